@@ -349,7 +349,7 @@ def _show(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from hcq.tools.trace import serve
 
-    return serve.run(options.files, {} if options.compile else _offsets(options), options)
+    return serve.run(options.files, {} if options.compile or options.debug else _offsets(options), options)
 
 
 def _disasm(options: argparse.Namespace) -> int:

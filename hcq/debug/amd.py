@@ -7,7 +7,8 @@ Next     timeline.py (who runs it), amd_sites.py (what an instruction reads and 
          hcq/emu/amd/shader/machine.py (the batches of waves)
 
 A program that is debugged is decoded by a class of its own, so that the core's programs pay nothing. Rounds of retry
-loops are not guessed at, and clocks count instructions: so a launch that is run again does the same.
+loops are not guessed at, and clocks count instructions: so a launch that is run again does the same. What HCQ_SANITIZE
+wants is looked for while the program itself runs, by a second such class; nothing is looked for when it is run again.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ import numpy as np
 from hcq.debug.amd_sites import AmdSite, accesses_of, index_of, site_of
 from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import Pages
+from hcq.emu.amd.shader.checks import additions_of, attach, refused
 from hcq.emu.amd.shader.control import compile_ending
-from hcq.emu.amd.shader.errors import ShaderFault
+from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import AddressSpace, Bytes, Memory, aligned_words
 from hcq.emu.amd.shader.operands import Context, Mode, Step, scalar_write
 from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
-from hcq.emu.amd.shader.run import DEFAULT_BUDGET, ShaderCore, check_launch
+from hcq.emu.amd.shader.run import DEFAULT_BUDGET, ShaderCore, check_launch, groups_at_once
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedule
 from hcq.errors import UsageError
 
 LANES_AT_ONCE = 4096
@@ -52,10 +56,13 @@ class _Told(Program):
             last = self.fetch(last).next_pc
         context = Context(self.isa, self.fetch(last), mode, self.wave_size, self.acc_offset)
         ends = compile_ending(context) is not None
-        # what stands at the place of an ending already is no instruction: loads to LDS that arrive
-        told = [
-            step if ends and pc == last else self.told(pc, step) for pc, step in zip(block.pcs, block.steps)
-        ]
+        # what stands at the place of an ending already is no instruction: loads to LDS that arrive, and what looks; of
+        # several steps at one place the first tells
+        told: list[Step] = []
+        before = -1
+        for pc, step in zip(block.pcs, block.steps):
+            told.append(step if pc == before or (ends and pc == last) else self.told(pc, step))
+            before = pc
         if ends:
             told.append(self.told(last, lambda b: None))
             block.pcs.append(last)
@@ -88,8 +95,15 @@ class _Told(Program):
 class _Machine(Machine):
     """One that can be saved between two blocks. Nothing of it runs as machine code."""
 
-    def __init__(self, program: Program, residents: Residents, report: Report, limits: Limits) -> None:
-        super().__init__(program, residents, report, limits)
+    def __init__(
+        self,
+        program: Program,
+        residents: Residents,
+        report: Report,
+        limits: Limits,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(program, residents, report, limits, schedule)
         self.native = None
 
     def next_batch(self) -> Batch:
@@ -124,6 +138,8 @@ class AmdWork(Work):
         is_cooperative: bool = False,
         strays: Strays | None = None,
         guard: Callable[[Memory], Memory] | None = None,
+        checks: Checks | None = None,
+        schedule: Schedule | None = None,
         **_: Any,
     ) -> None:
         check_launch(core, launch, grid, block)
@@ -133,21 +149,21 @@ class AmdWork(Work):
         self.budget, self.interrupted, self.is_cooperative = budget, interrupted, is_cooperative
         self.strays, self.guard = strays, guard
         self.sync = copy.deepcopy(core.sync)
-        key = (id(core), launch.entry, launch.wave_size, launch.acc_offset)
-        program = programs.get(key)
-        if program is None or not program.unchanged():
-            code = core.code or core.memory
-            program = _Told(core.isa, code, launch.entry, launch.wave_size, launch.acc_offset)
-            programs[key] = program
-        self.program: _Told = program
+        self.checks, self.schedule = checks, schedule
+        self._plain = self.program = _decoded(core, launch, programs, ())
+        additions = tuple(additions_of(checks, launch))
+        self._checked = _decoded(core, launch, programs, additions) if checks is not None else self._plain
         self.machine: _Machine | None = None
         self._sites: dict[int, AmdSite] = {}
 
     # ------------------------------------------------------------ running
 
     def run(self, probe: Any, memory: Any, state: State | None = None) -> Report:
-        before = self.program.probe, self.machine
-        self.program.probe = probe
+        before = self.program, self.machine
+        checks = self.checks if probe.is_live else None
+        self.program = self._plain if checks is None else self._checked
+        probe_before, self.program.probe = self.program.probe, probe
+        schedule = copy.deepcopy(self.schedule)
         report = Report() if state is None else dataclasses.replace(state.report)
         limits = Limits(self.budget, None, self.interrupted if probe.is_live else None)
         strays = self.strays if probe.is_live else None
@@ -158,6 +174,7 @@ class AmdWork(Work):
             with np.errstate(all="ignore"):
                 if state is not None:
                     self.machine = self._restored(state, memory, report, limits, sync)
+                    schedule = self.machine.schedule
                     self.machine.go()
                 begin = 0 if state is None else state.first + self._at_once
                 for first in range(begin, self.items.groups, self._at_once):
@@ -172,26 +189,31 @@ class AmdWork(Work):
                         sync,
                         strays=strays,
                     )
+                    if checks is not None:
+                        attach(checks, self.program, residents)
                     report.waves += len(residents.group_of)
-                    self.machine = _Machine(self.program, residents, report, limits)
+                    self.machine = _Machine(self.program, residents, report, limits, schedule)
                     self.machine.all(first_batch(residents))
+        except PageFault as fault:
+            if checks is not None:
+                refused(checks, self.program, fault)
+            raise
         finally:
-            self.program.probe, self.machine = before
+            self.program.probe = probe_before
+            self.program, self.machine = before
         return report
 
     @property
     def _at_once(self) -> int:
-        per_group = self.waves_per_block
-        if self.is_cooperative:
-            return self.items.groups
-        count = max(1, LANES_AT_ONCE // (per_group * self.lanes))
-        if self.launch.scratch_waves:
-            count = max(1, min(count, self.launch.scratch_waves // per_group))
-        return count
+        """As many as without the debugger where the order of waves is drawn from a seed, so that it is the same one."""
+        most = None if self.schedule is not None else LANES_AT_ONCE
+        return groups_at_once(self.launch, self.items, self.is_cooperative, self.checks, most)
 
-    def save(self) -> State:
-        """The machine as it is, between two blocks."""
+    def save(self) -> State | None:
+        """The machine as it is, between two blocks; None while it is checked, which it is in its first run alone."""
         assert self.machine is not None
+        if self.program is not self._plain:
+            return None
         machine = self.machine
         first = int(machine.residents.group_ids[0]) // self._at_once * self._at_once
         return State(first, _copied(machine, machine.residents.memory), dataclasses.replace(machine.report))
@@ -290,7 +312,7 @@ class AmdMoment(Moment):
         file, number = index_of(name, self.work.program.isa)
         at = number + (self.work.launch.acc_offset if file == "a" else 0)
         found: Array
-        if file in "va" and at < len(b.u32):
+        if file in "va" and at < self.work.launch.vgprs:
             found = b.u32[at, row].copy()
             return found
         if file == "s" and number < 128:
@@ -298,7 +320,7 @@ class AmdMoment(Moment):
             found = b.s[row, number : number + 1 + is_pair].copy()
             return found.view(np.uint64) if is_pair else found
         raise UsageError(
-            f"there is no register {name!r} here: v0 to v{len(b.u32) - 1}, s0 to s105, vcc, exec, m0, scc."
+            f"there is no register {name!r} here: v0 to v{self.work.launch.vgprs - 1}, s0 to s105, vcc, exec, m0, scc."
         )
 
     def accesses(self) -> list[Access]:
@@ -350,6 +372,18 @@ class AmdMoment(Moment):
         return text
 
 
+def _decoded(core: ShaderCore, launch: Launch, programs: dict[Any, Any], additions: tuple[Any, ...]) -> _Told:
+    """The program of a launch, whose steps tell; decoded again when its bytes have changed. additions: to its steps."""
+    key = (id(core), launch.entry, launch.wave_size, launch.acc_offset, additions)
+    program = programs.get(key)
+    if program is None or not program.unchanged():
+        code, made = core.code or core.memory, [one() for one in additions]
+        program = _Told(core.isa, code, launch.entry, launch.wave_size, launch.acc_offset, made)
+        programs[key] = program
+    found: _Told = program
+    return found
+
+
 def _copied(machine: Any, memory: Any) -> Any:
     """A machine with state of its own, over this memory."""
     old = machine.residents
@@ -365,7 +399,8 @@ def _copied(machine: Any, memory: Any) -> Any:
     residents.arrivals._loads = list(old.arrivals._loads)
     for name in ("alive", "arrived", "phase", "arrived_in", "waits_in"):
         setattr(residents, name, getattr(old, name).copy())
-    made = _Machine(machine.program, residents, machine.report, machine.limits)
+    schedule = copy.deepcopy(machine.schedule)
+    made = _Machine(machine.program, residents, machine.report, machine.limits, schedule)
     made.ready = [_batch(b, residents) for b in machine.ready]
     made.waiting = [_batch(b, residents) for b in machine.waiting]
     made.now, made.pc = machine.now, machine.pc

@@ -85,11 +85,26 @@ def number_of(text: str) -> int:
     return value
 
 
+def size_of(text: str) -> int:
+    """A number of bytes. Raises UsageError."""
+    size = number_of(text)
+    if not size:
+        raise UsageError("a range has at least one byte.")
+    return size
+
+
 def address_of(session: Session, text: str) -> int:
     """An address: a number, a buffer by its name, a register pair as v[2:3] or s[0:1], and perhaps an offset.
 
     Raises  UsageError
     """
+    found = _address_of(session, text)
+    if found >= 1 << 64:
+        raise UsageError(f"{text} is beyond the last address, 2**64 - 1.")
+    return found
+
+
+def _address_of(session: Session, text: str) -> int:
     offset = 0
     if (found := PLUS.fullmatch(text)) is not None:
         text, offset = found[1], int(found[2], 0)

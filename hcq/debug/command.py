@@ -21,7 +21,7 @@ from hcq.debug.session import Face, Session
 from hcq.debug.terminal import Terminal
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.events import kernel_debug, stray_accesses
+from hcq.events import kernel_debug, kernel_faults, stray_accesses
 from hcq.events.observer import Observer
 
 VENDORS = ("amd", "nv", "metal")
@@ -69,6 +69,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--batch", action="store_true", help="ask nobody; a command that is refused ends it with status 1"
     )
     parser.add_argument(
+        "--sanitize",
+        metavar="WORDS",
+        help="look for faults of kernels, as HCQ_SANITIZE does: `break finding` stops there",
+    )
+    parser.add_argument(
         "--dap",
         metavar="PORT",
         nargs="?",
@@ -86,6 +91,12 @@ def run(options: argparse.Namespace) -> int:
     options.files += more.files
     options.lines += more.lines
     dap = options.dap or more.dap
+    sanitize = more.sanitize or options.sanitize
+    if sanitize is not None:
+        os.environ["HCQ_SANITIZE"] = sanitize
+        config.use(None)
+    if dap is not None and dap.partition(":")[0] in VENDORS:  # of a GPU, where a port may stand
+        words, dap = [dap, *words], "-"
     if len(words) > 1:
         raise UsageError(
             f"debug: {' '.join(words[1:])!r} is too much before `--`. `hcq debug --help` has examples."
@@ -166,12 +177,16 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
     observe.ADDED.append(listen)
     os.register_at_fork(after_in_child=lambda: kernel_debug.attach(None))  # nobody asks two processes at once
     kernel_debug.attach(session)
-    hear_no_more = stray_accesses.listen(session.strayed, session.gaps)
+    hear_no_more = [
+        stray_accesses.listen(session.strayed, session.gaps),
+        kernel_faults.listen(session.faulted, frozenset()),
+    ]
     try:
         status = run_program.run(session, current.emulate, list(program))
     finally:
         kernel_debug.attach(None)
-        hear_no_more()
+        for end in hear_no_more:
+            end()
         observe.ADDED.remove(listen)
     sys.stdout.flush()
     return status

@@ -13,9 +13,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 
+from hcq.debug import backwards, looking, plans, show
 from hcq.debug import help as pages_of_help
-from hcq.debug import looking, plans, show
-from hcq.debug.arguments import Words, address_of, number_of
+from hcq.debug.arguments import Words, address_of, number_of, size_of
 from hcq.debug.expression import Expression
 from hcq.debug.moment import Moment, Work
 from hcq.debug.plans import CONTINUE, Plan
@@ -146,7 +146,7 @@ class Commands:
             words.take("")
             block_text = words.after("block")
             offset = number_of(words.take("an offset"))
-            size = number_of(words.optional("4"))
+            size = size_of(words.optional("4"))
             block = number_of(block_text) if block_text else None
             point = self.session.points.add(
                 "watch", f"lds {offset:#x}, {size} bytes", address=offset, size_bytes=size, space="shared", block=block,
@@ -155,7 +155,7 @@ class Commands:
         else:
             what = words.take("an address, or a buffer's name")
             address = address_of(self.session, what)
-            size = number_of(words.optional("4"))
+            size = size_of(words.optional("4"))
             point = self.session.points.add(
                 "watch",
                 f"{what}, {size} bytes",
@@ -244,7 +244,7 @@ class Commands:
         assert test is not None
         found: Goto | None = None
         for _ in range(count):
-            one = session.back(test, lambda work: None, plan.launch or None)
+            one = backwards.back(session, test, lambda work: None, plan.launch or None)
             if one is None:
                 break
             found = one
@@ -292,7 +292,7 @@ class Commands:
 
     def _reverse_continue(self, words: Words) -> Order:
         words.done()
-        found = self.session.reverse_continue() or self.session.beginning()
+        found = backwards.reverse_continue(self.session) or backwards.beginning(self.session)
         if found is None or found.place == self.session.stop.place:
             raise UsageError("reverse-continue: this is the beginning of what is recorded.")
         return found

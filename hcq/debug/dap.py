@@ -22,6 +22,7 @@ from typing import Any
 
 from hcq.debug.arguments import number_of
 from hcq.debug.commands import Commands
+from hcq.debug.dap_look import look
 from hcq.debug.dap_protocol import Channel
 from hcq.debug.dap_views import Views
 from hcq.debug.expression import Expression
@@ -105,6 +106,8 @@ class Editor:
             with self._lock:
                 order = self._order
                 if order is not None:
+                    if request.get("command") == "evaluate":  # an editor does not know that this moves
+                        self.channel.event("continued", {"threadId": 1, "allThreadsContinued": True})
                     self._is_asking = False
                     while not self._todo.empty():
                         self._answer(self._todo.get())
@@ -142,6 +145,7 @@ class Editor:
 
     def read(self) -> None:
         """Take requests until the editor has gone. In a thread of its own."""
+        status = 0
         try:
             while (request := self.channel.receive()) is not None:
                 with self._lock:
@@ -151,7 +155,10 @@ class Editor:
                 self._answer(request)
         except UsageError as error:
             print(f"hcq {error}", file=sys.stderr, flush=True)
-        os._exit(0)
+            status = 1
+        if self.session is not None:
+            self.session.end()
+        os._exit(status)
 
     def _answer(self, request: dict[str, Any]) -> None:
         name = str(request.get("command", ""))
@@ -163,8 +170,11 @@ class Editor:
             if not isinstance(arguments, dict):
                 raise UsageError(f"{name}: its arguments are no object.")
             body = act(arguments)
-        except (HcqError, KeyError, TypeError, ValueError) as error:
-            why = f"{name}: {error} is missing" if isinstance(error, KeyError) else str(error)
+        except (HcqError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # arguments of any form may come
+            why = f"{name}: {error} is missing" if isinstance(error, KeyError) else f"{name}: {error}"
+            if isinstance(error, HcqError):
+                why = str(error)
             self.channel.respond(request, error=why)
             return
         if name in ("launch", "attach"):
@@ -390,6 +400,13 @@ class Editor:
             raise UsageError("no kernel is stopped here.")
         value = Expression(text).value(session.stop.moment, session.wave, session.lane)
         return {"result": repr(value), "type": type(value).__name__, "variablesReference": 0}
+
+    def _on_hcqLook(self, arguments: Arguments) -> dict[str, Any]:
+        """Not of the protocol: all that a view shows of a stop, at once."""
+        names = arguments.get("registers") or []
+        if not isinstance(names, list):
+            raise UsageError("hcqLook: `registers` is a list of names.")
+        return look(self._stopped(), [str(one) for one in names], str(arguments.get("as") or ""))
 
     def _on_terminate(self, arguments: Arguments) -> None:
         return None

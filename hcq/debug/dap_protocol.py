@@ -51,7 +51,7 @@ class Channel:
             return None
         try:
             found = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"debug --dap: a message that is no JSON: {error}.") from None
         if (
             not isinstance(found, dict)

@@ -139,7 +139,7 @@ class Views:
 
     def _source(self, session: Session, work: Work, site: Site) -> tuple[dict[str, Any], int]:
         path, _, line = session.line(work, site).rpartition(":")
-        if path and line.isdigit() and not site.line and os.path.isabs(path) and os.path.exists(path):
+        if path and line.isdigit() and os.path.isabs(path) and os.path.exists(path):
             return {"name": os.path.basename(path), "path": path}, int(line)
         number, sites = self._listing(work)
         at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)

@@ -28,7 +28,8 @@ break pc ADDRESS               at an instruction: its address, or its offset in 
 break text WORDS               at instructions whose text has these words: break text global_store
 break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x=4
 break submission N             at the N-th submission of the process, before its doorbell
-break finding                  after a launch that reached beyond its memory
+break finding                  at what --sanitize WORDS (HCQ_SANITIZE) finds, before the access; also after a launch
+                               that reached beyond its memory
 break if CONDITION             at any instruction where it holds; slow, but it finds out when
 Each takes `if CONDITION` at its end, over registers, lane, wave, block, thread: break line 7 if v3 > 9 and lane == 5
 `in KERNEL` confines it: break line 7 in matmul*""",

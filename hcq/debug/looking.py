@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hcq.debug import show
-from hcq.debug.arguments import Words, address_of, number_of
+from hcq.debug.arguments import Words, address_of, number_of, size_of
 from hcq.debug.expression import Expression, of_lane
 from hcq.debug.moment import Moment
 from hcq.debug.origin import Origin
@@ -191,7 +191,7 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
     first = words.take("an address, a buffer's name or a register")
     if first in ("lds", "shared"):
         moment = _moment(session, "origin lds")
-        offset, size = number_of(words.take("an offset")), number_of(words.optional("4"))
+        offset, size = number_of(words.take("an offset")), size_of(words.optional("4"))
         words.done()
         block = session.wave // moment.work.waves_per_block
         yield from show.origin(session, origin.of_memory(offset, size, before, "shared", block))
@@ -214,7 +214,7 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
         value = int(of_lane(moment_now.read(first, session.wave), lane))
         yield from show.origin(session, origin.of_register(first, session.wave, lane, before, value))
         return
-    address, size = address_of(session, first), number_of(words.optional("4"))
+    address, size = address_of(session, first), size_of(words.optional("4"))
     words.done()
     yield from show.origin(session, origin.of_memory(address, size, before))
 

@@ -23,6 +23,7 @@ from hcq.debug.pages import PAGE, Pages
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory
 from hcq.emu.metal.shader.program import Program
+from hcq.emu.shader.checks import Checks
 from hcq.errors import UsageError
 from hcq.system import native
 
@@ -104,7 +105,9 @@ class MetalWork(Work):
         block: tuple[int, int, int],
         bindings: dict[int, Any],
         entry: int,
+        checks: Checks | None = None,
     ) -> None:
+        self.checks = checks
         self.program, self.grid, self.block, self.entry = program, grid, block, entry
         self.name, self.arch = program.kernel.name, "metal"
         self.bindings = dict(bindings)
@@ -133,7 +136,8 @@ class MetalWork(Work):
             machine.probe, machine.work = probe, self
             return machine
 
-        self.program.interpret(self.grid, self.block, bindings, run=self._run, make=make)
+        races = self.program.races(self.grid, self.block, self.checks if probe.is_live else None)
+        self.program.interpret(self.grid, self.block, bindings, races, run=self._run, make=make)
 
     def save(self) -> None:
         """It is never saved."""

@@ -11,6 +11,7 @@ instruction: registers are what the instruction will read.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hcq.emu.shader.checks import Checks
+
 Array = npt.NDArray[Any]
+COORDINATES = r" \((\d+), (\d+), (\d+)\)"
+BLOCK = re.compile(f"(?:block|workgroup|threadgroup){COORDINATES}")  # as findings and faults name a lane
+THREAD = re.compile(f"(?:thread|work-item){COORDINATES}")
 
 
 class Site(NamedTuple):
@@ -76,10 +82,12 @@ class Work(ABC):
     entry          where its code begins; 0 where it has no address
     loads_compute  an instruction that loads may also compute: then what it reads is not where it loads from
     is_text        its instructions are lines of a text, and have no addresses
+    checks         what is looked for in it (HCQ_SANITIZE); None: nothing
     """
 
     vendor = unit = shared_name = ""
     is_text = loads_compute = False
+    checks: Checks | None = None
     arch: str
     name: str
     entry: int
@@ -126,6 +134,15 @@ class Work(ABC):
         gx, gy, _ = self.grid
         thread = (linear % x, linear // x % y, linear // (x * y))
         return f"block {(group % gx, group // gx % gy, group // (gx * gy))}, thread {thread}"
+
+    def lane_named(self, text: str) -> tuple[int, int] | None:
+        """(wave, lane) of a thread that a text names; None where it names none."""
+        block, thread = BLOCK.search(text), THREAD.search(text)
+        if block is None or thread is None:
+            return None
+        places = [[int(one) for one in found.groups()] for found in (block, thread)]
+        group, linear = ((z * y + b) * x + a for (a, b, z), (x, y, _) in zip(places, (self.grid, self.block)))
+        return group * self.waves_per_block + linear // self.lanes, linear % self.lanes
 
 
 class Moment(ABC):

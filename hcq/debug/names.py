@@ -23,6 +23,7 @@ from hcq.events.observer import Observer
 from hcq.program import Program
 from hcq.system import call_site
 
+MOST_LINES = (1 << 20) - 1  # of a text; the key of an instruction has more above, where a line has several
 MANGLED = re.compile(r"_Z(\d+)")  # before the name of a function of C++ that is in no namespace
 
 
@@ -35,6 +36,7 @@ class Names:
         self._buffers: dict[int, tuple[int, str]] = {}  # address -> bytes, name
         self._starts: list[int] = []
         self._freed: set[int] = set()
+        self._lines: dict[tuple[Any, int], str] = {}
         self._lock = threading.Lock()
 
     def kernel(self, entry: int) -> str:
@@ -54,13 +56,21 @@ class Names:
         return any(fnmatch.fnmatchcase(one, pattern) for one in spelled)
 
     def line(self, work: Work, site: Site) -> str:
-        """Where an instruction comes from: "PTX line 12", "kernel.hip:30", or ""."""
-        if site.line:
-            return site.line
-        program = self.programs.get(work.entry)
-        if isinstance(program, ForeignProgram):
-            return program.locate(site.key)
-        return program.line_at(site.key) if program is not None else ""
+        """Where an instruction comes from: "kernel.hip:30", else "PTX line 12", or ""."""
+        place = site.key & MOST_LINES if work.is_text else site.key
+        return self.line_at(work.entry, place) or site.line
+
+    def line_at(self, entry: int, address: int) -> str:
+        """ "kernel.hip:30", where an address of the kernel at an entry, or a line of its PTX, comes from; ""."""
+        program = self.programs.get(entry)
+        if program is None:
+            return ""
+        found = self._lines.get((program, address))
+        if found is None:
+            locate = program.locate if isinstance(program, ForeignProgram) else program.line_at
+            found = locate(address)
+            self._lines[program, address] = found
+        return found
 
     def buffer(self, address: int) -> str:
         """What an address is in, in words; "" when no device has allocated it."""

@@ -6,7 +6,8 @@ Changes  memory that it is given, as the kernel does; no code of the core
 Next     timeline.py (who runs it), hcq/emu/nv/shader/machine.py (paths of threads), amd.py (the sister)
 
 A kernel is decoded once more, with steps that tell of themselves and without guesses in retry loops. It can be saved
-where no thread is in a function that was called, and no copy is under way.
+where no thread is in a function that was called, and no copy is under way. What HCQ_SANITIZE wants is looked for while
+the program itself runs, by a kernel of its own; nothing is looked for when a launch is run again.
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import Pages
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.checks import additions_of, attach, refused
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
-from hcq.emu.nv.shader.errors import Interrupted, PtxError
+from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import AddressSpace, Memory
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
 from hcq.emu.nv.shader.paths import Activation, Path
+from hcq.emu.nv.shader.run import BATCH_LANES as LANES_WITH_SEED
 from hcq.emu.nv.shader.run import STEP_LIMIT, Kernel, Report
 from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.standing import WAITS
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Register, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Scalar
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 from hcq.errors import UsageError
 
 BATCH_LANES = 4096
@@ -72,8 +77,8 @@ class _Telling:
             key = self._note(lowering, block.end)
             if made.end is not None:
                 made.end = self._end(key, made.end, first)
-            elif told:
-                told.append(self._told(key, lambda registers, group: None, False))
+            else:  # as ret, which a block may be by itself
+                told.append(self._told(key, lambda registers, group: None, first))
         made.steps, made.retry = told, None
 
     def _note(self, lowering: Lowering, instruction: Instruction) -> int:
@@ -110,11 +115,30 @@ class _Telling:
             probe.look(key, (registers, group))
 
 
+class _Machine(Machine):
+    """One that can go on where it was saved. resumes: the path that had been drawn, and goes on first."""
+
+    resumes: Path | None = None
+
+    def _pick(self) -> Path:
+        if self.resumes is None:
+            return super()._pick()
+        path, self.resumes = self.resumes, None
+        return path
+
+
+class _Decoded(NamedTuple):
+    """A kernel with steps that tell."""
+
+    kernel: Kernel
+    telling: _Telling
+
+
 class State(NamedTuple):
     """A machine at the beginning of a block of instructions. first: of the blocks that run together."""
 
     first: int
-    machine: Machine
+    machine: _Machine
 
 
 class NvWork(Work):
@@ -137,29 +161,28 @@ class NvWork(Work):
         entry: int = 0,
         tally: Any = None,
         sample: int = 0,
-        checks: Any = None,
-        schedule: Any = None,
+        checks: Checks | None = None,
+        schedule: Schedule | None = None,
         running: Any = None,
         **options: Any,
     ) -> None:
         self.grid, self.block, self.arch, self.entry = grid, block, kernel.program.module.target, entry
         self.name, self.interrupted, self.together = kernel.function.name, interrupted, together
-        known: tuple[Kernel, Kernel, _Telling] | None = kernels.get(id(kernel))
-        if known is None:
-            telling = _Telling()
-            program = kernel.program
-            made = Kernel(
-                program.module, self.name, program.symbols, kernel.function.param_base, additions=(telling,)
-            )
-            known = kernels[id(kernel)] = kernel, made, telling  # the first, so that its id stays its own
-        _, self.kernel, self.telling = known
-        self.launch = self.kernel.launch(grid, block, memory, params, step_limit=8 * step_limit, **options)
-        self.machine: Machine | None = None
+        self.checks, self.schedule = checks, schedule
+        self._plain = _decoded(kernel, kernels, ())
+        self._checked = self._plain if checks is None else _decoded(kernel, kernels, additions_of(checks))
+        self.kernel, self.telling = self._plain
+        limit = 8 * step_limit * (1 if schedule is None else MOST_PARTS)
+        self.launch = self.kernel.launch(grid, block, memory, params, step_limit=limit, **options)
+        self.machine: _Machine | None = None
         self._first, self._is_whole = 0, False
 
     def run(self, probe: Any, memory: Any, state: State | None = None) -> Report:
-        before = self.telling.probe, self.machine, self._first
-        self.telling.probe = probe
+        before = self.kernel, self.telling, self.machine, self._first
+        checks = self.checks if probe.is_live else None
+        self.kernel, self.telling = self._plain if checks is None else self._checked
+        probe_before, self.telling.probe = self.telling.probe, probe
+        schedule = copy.deepcopy(self.schedule)
         interrupted = self.interrupted if probe.is_live else None
         launch = dataclasses.replace(self.launch, memory=memory, interrupted=interrupted)
         at_once = self._at_once
@@ -167,33 +190,44 @@ class NvWork(Work):
         try:
             if state is not None:
                 self._first = state.first
-                self.machine = _copied(state.machine, self.kernel, launch)
+                self.machine = _copied(state.machine, launch)
+                schedule = self.machine.schedule
                 self.machine.go_on()
                 steps = self.machine.batch.steps
             begin = 0 if state is None else state.first + at_once
             for first in range(begin, self.blocks, at_once):
                 numbers = np.arange(first, min(first + at_once, self.blocks))
                 batch = Batch(launch, numbers, steps)
-                self._first, self.machine = first, Machine(self.kernel.program, batch)
+                if checks is not None:
+                    attach(checks, self.kernel.program, batch)
+                self._first, self.machine = first, _Machine(self.kernel.program, batch, schedule)
                 self.machine.run()
                 steps, batches = batch.steps, batches + 1
                 if interrupted is not None and interrupted():
                     raise Interrupted(f"kernel {self.name}: it was not wanted any more")
+        except KernelFault as fault:
+            if checks is not None and self.machine is not None:
+                refused(checks, self.kernel.program, self.machine.batch, fault)
+            raise
         finally:
-            self.telling.probe, self.machine, self._first = before
+            self.telling.probe = probe_before
+            self.kernel, self.telling, self.machine, self._first = before
         return Report(steps, self.blocks, batches)
 
     @property
     def _at_once(self) -> int:
-        if self.together:
-            return self.blocks
-        threads = self.block[0] * self.block[1] * self.block[2]
-        return max(1, min(self.blocks, BATCH_LANES // threads))
+        """As many as without the debugger where the order of warps is drawn from a seed, so that it is the same one."""
+        lanes = BATCH_LANES if self.schedule is None else LANES_WITH_SEED
+        return self._plain.kernel.blocks_at_once(
+            self.blocks, self.block, self.launch.dynamic_shared_bytes, lanes, self.together, self.checks
+        )
 
     def save(self) -> State | None:
-        """The machine as it is at the beginning of a block; None where it cannot be saved."""
+        """The machine as it is at the beginning of a block; None where it cannot be saved, and while it is checked."""
         machine = self.machine
         assert machine is not None
+        if self.kernel is not self._plain.kernel:
+            return None
         batch = machine.batch
         if batch.thread_copies.are_under_way or batch.copies._counted or batch.copies._grouped:
             return None
@@ -203,10 +237,12 @@ class NvWork(Work):
             path.on_wake is not None or _is_called(path) for path in [*machine.runnable, *machine.waiting]
         ):
             return None
-        made = _copied(machine, self.kernel, batch.launch)
+        made = _copied(machine, batch.launch)
         running = machine.running
         if running is not None:  # the block that begins is counted again when it begins again
             made.batch.steps -= running.activation.decoded.blocks[running.pc].length
+        if machine.schedule is not None:  # who goes on has been drawn
+            made.resumes = made.running
         made.running = None
         return State(self._first, made)
 
@@ -504,7 +540,19 @@ SHARED_BY_COPIES = (
 )  # fmt: skip
 
 
-def _copied(machine: Machine, kernel: Kernel, launch: Any) -> Machine:
+def _decoded(kernel: Kernel, kernels: dict[Any, Any], additions: tuple[Any, ...]) -> _Decoded:
+    """A kernel as it is debugged, with what is added to its steps before they tell."""
+    key = id(kernel), additions
+    known: tuple[Kernel, _Decoded] | None = kernels.get(key)
+    if known is None:
+        program, telling = kernel.program, _Telling()
+        base, steps = kernel.function.param_base, (*additions, telling)
+        made = Kernel(program.module, kernel.function.name, program.symbols, base, additions=steps)
+        known = kernels[key] = kernel, _Decoded(made, telling)  # the first, so that its id stays its own
+    return known[1]
+
+
+def _copied(machine: _Machine, launch: Any) -> _Machine:
     """A machine with state of its own, of this launch. What is never written in place is shared."""
     batch = machine.batch
     shared: list[Any] = [machine.program, *(getattr(batch, name, None) for name in SHARED_BY_COPIES)]

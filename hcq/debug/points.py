@@ -18,8 +18,10 @@ import numpy as np
 
 from hcq.debug.expression import Expression
 from hcq.debug.moment import Moment, Site, Work
+from hcq.errors import UsageError
 
 STORES = ("store", "atomic")
+TOP = 1 << 64  # of addresses
 
 
 @dataclass
@@ -93,10 +95,15 @@ class Point:
         """Why to stop here; None: not for this."""
         if not self.is_on or (self.kernel and not fnmatch.fnmatchcase(moment.work.name, self.kernel)):
             return None
-        if self.kind == "watch":
-            return self._touched(moment)
-        if self.condition is not None:
-            return self._holds(moment)
+        try:
+            if self.kind == "watch":
+                return self._touched(moment)
+            if self.condition is not None:
+                return self._holds(moment)
+        except (UsageError, ArithmeticError, ValueError, TypeError) as error:
+            # the program is not to end for a condition that makes no sense here
+            self.is_on = False
+            return f"point {self.number} is off now, for its condition cannot be computed here: {error}"
         return f"point {self.number}"
 
     def _holds(self, moment: Moment) -> str | None:
@@ -124,7 +131,8 @@ class Point:
 
 def covers(addresses: Any, size: int, start: int, size_bytes: int) -> Any:
     """Which accesses of a size touch a range."""
-    return (addresses < np.uint64(start + size_bytes)) & (addresses + np.uint64(size) > np.uint64(start))
+    last = np.uint64(min(start + size_bytes, TOP) - 1)
+    return (addresses <= last) & (addresses + np.uint64(size - 1) >= np.uint64(start))
 
 
 def _firsts(work: Work, keys: list[int]) -> list[int]:

@@ -37,7 +37,9 @@ def run(session: Session, words: Sequence[str], command: list[str]) -> int:
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if not session.interrupt():
+        if session.is_stopped:
+            session.face.tell("-- the program has stopped already: continue goes on, quit ends it.")
+        elif not session.interrupt():
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
@@ -113,6 +115,7 @@ def _foreign(session: Session, words: Sequence[str], command: list[str]) -> tupl
         for line in supervisor.log():
             print(f"  {line}", file=sys.stderr)
     finally:
+        session.enders.remove(end)  # its number may be another process's by now
         supervisor.close()
         ADDED.remove(listen)
     if os.WIFSIGNALED(status):

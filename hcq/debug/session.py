@@ -3,8 +3,9 @@
 In       launches and packets of emulated GPUs, as they come; orders of a face (terminal.py, dap.py)
 Out      Stop: where the program is, to look at; launches that have run
 Changes  nothing that the program sees: looking back is in memory of the debugger's own
-Next     timeline.py (recording and running again), points.py, plans.py (what to stop at), commands.py (what a face
-         can ask), hcq/events/kernel_debug.py (the door)
+Next     timeline.py (recording and running again), points.py, plans.py (what to stop at), backwards.py (places before
+         this one), findings.py (what HCQ_SANITIZE finds), commands.py (what a face can ask),
+         hcq/events/kernel_debug.py (the door)
 
 The present is a launch that is stopped in its own thread, in the middle of an instruction's step. Who goes back from
 there looks at a second run of that launch, or of an earlier one, from a snapshot, in the same thread, while the first
@@ -19,10 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hcq import config
 from hcq.debug import pages
 from hcq.debug.amd import AmdWork
+from hcq.debug.findings import Findings
 from hcq.debug.metal import MetalWork
-from hcq.debug.moment import Moment, Site, Test, Work
+from hcq.debug.moment import Moment, Site, Work
 from hcq.debug.names import Names
 from hcq.debug.nv import NvWork
 from hcq.debug.packets import PacketLog
@@ -30,6 +33,7 @@ from hcq.debug.plans import CONTINUE, Plan
 from hcq.debug.points import Points
 from hcq.debug.timeline import NEVER, Enough, History, Place, Probe, Record, Snapshot
 from hcq.errors import HcqError
+from hcq.events.kernel_faults import KernelFault
 from hcq.events.stray_accesses import Stray
 
 
@@ -106,6 +110,7 @@ class Session:
         self.face = face
         self.history, self.points, self.names = History(), Points(), Names()
         self.packets = PacketLog()
+        self.findings = Findings(self.names, self.history)
         self.lock = threading.RLock()
         self.plan: Plan = CONTINUE
         self.stop = Stop("", None, 0, None, False, lambda address, size: None)
@@ -117,6 +122,7 @@ class Session:
         self._live: list[Probe] = []
         self._programs: dict[Any, Any] = {}
         self._present: Stop | None = None
+        self._chosen: tuple[tuple[int, int], ...] = ()  # who to look at where it stops next
 
     # ------------------------------------------------------------ launches, as they come
 
@@ -143,9 +149,11 @@ class Session:
         work = NvWork(kernel, grid, block, memory, params, self._programs, entry=entry, **options)
         return self._run(work, space)
 
-    def run_metal(self, program: Any, grid: Any, block: Any, bindings: Any, entry: int) -> Any:
+    def run_metal(
+        self, program: Any, grid: Any, block: Any, bindings: Any, entry: int, checks: Any = None
+    ) -> Any:
         """As hcq.emu.metal.shader.program.Program.interpret."""
-        work = MetalWork(program, grid, block, bindings, entry)
+        work = MetalWork(program, grid, block, bindings, entry, checks)
         return self._run(work, work.space)
 
     def _run(self, work: Work, space: Any) -> Any:
@@ -158,18 +166,26 @@ class Session:
             self.packets.launched(record.number)
             self._live.append(probe)
             self._arm(probe)
+            self.findings.begin(work)
+            if work.checks is not None:
+                work.checks.heard = lambda fault: self._found(probe, fault)
         try:
-            return work.run(probe, work.recorder(space, probe.pages))
+            report = work.run(probe, work.recorder(space, probe.pages))
+            while self.findings.pending and not self.is_off:
+                self._fault(probe, record, "the launch has ended")
+            return report
         except HcqError as fault:
             record.fault = str(fault)
             record.ticks, record.done, record.is_over = probe.tick, probe.done, True
             if not self.is_off:
-                self._fault(probe, record)
+                self._fault(probe, record, f"fault: {record.fault}")
             raise
         finally:
             record.ticks, record.done, record.is_over = probe.tick, probe.done, True
             record.written = probe.pages.written
             self._live.remove(probe)
+            if work.checks is not None:
+                work.checks.heard = None
 
     def _arm(self, probe: Probe) -> None:
         """What a run stops at, from now on."""
@@ -178,7 +194,7 @@ class Session:
             probe.due, probe.keys = NEVER, frozenset()
             return
         keys: set[int] = set()
-        every = self.is_asked_to_stop and probe.is_live
+        every = (self.is_asked_to_stop or bool(self.findings.pending)) and probe.is_live
         if probe.tick == 0:
             every |= self._starts(work) is not None
         wanted = [point.keys(work, self.names.line) for point in self.points.instructions()]
@@ -227,6 +243,11 @@ class Session:
             probe.due = 0
         return bool(self._live)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody is asked what to do now."""
+        return self._present is not None
+
     def end(self) -> None:
         """The process is about to end, in the middle of what it does."""
         for one in self.enders:
@@ -245,8 +266,37 @@ class Session:
                 self._hit(point)
                 self.between(f"point {point.number}: submission {self.submissions}, {what}, on {device}")
 
+    def _found(self, probe: Probe, fault: KernelFault) -> None:
+        """A step of a launch that runs has found something."""
+        found = self.findings.found(probe.record, probe.tick, fault)
+        if found is not None and self.points.of(("finding",)) and not self.is_off:
+            self.findings.pending.append(found)
+            probe.due = 0
+
+    def faulted(self, pid: int, entry: int, fault: KernelFault) -> None:
+        """A launch has ended in which something was found, perhaps only now."""
+        with self.lock:
+            found = self.findings.at_end(entry, fault)
+            if found is None or self.is_off or not self.points.of(("finding",)):
+                return
+            self.findings.pending.append(found)
+            stop = Stop("the launch has ended", None, 0, None, False, self._remembered)
+            self._front(stop, None, self._to_finding())
+
+    def _to_finding(self) -> Goto | None:
+        """To the first finding that nobody has stopped at."""
+        if not self.findings.pending:
+            return None
+        found = self.findings.pending.pop(0)
+        for point in self.points.of(("finding",)):
+            self._hit(point)
+        self._chosen = found.lanes
+        return Goto(found.place, found.text)
+
     def strayed(self, pid: int, stray: Stray) -> None:
-        """A launch that has ended reached beyond its memory."""
+        """A launch that has ended reached beyond its memory. Where HCQ_SANITIZE looks for that it has told already."""
+        if "memory" in config.current().sanitize:
+            return
         what = (
             f"{stray.text or 'a store'} at {stray.pc:#x} reached {stray.address:#x}, which is not its memory"
         )
@@ -272,20 +322,19 @@ class Session:
             if self.is_off:
                 self._arm(probe)
                 return
-            reason = self._reason(probe, moment)
-            if reason is None:
+            reason, finding = self._reason(probe, moment), self._to_finding()
+            if reason is None and finding is None:
                 self._arm(probe)
                 return
-            self._front(Stop(reason, probe.record, probe.tick, moment, False, self._reader(probe)), probe)
+            stop = Stop(reason or "", probe.record, probe.tick, moment, False, self._reader(probe))
+            self._front(stop, probe, finding)
             self._arm(probe)
 
-    def _fault(self, probe: Probe, record: Record) -> None:
-        """A launch ends with an error: look at it before the program hears of it."""
+    def _fault(self, probe: Probe, record: Record, reason: str) -> None:
+        """A launch ends, with an error, say: look at it before the program hears of it."""
         with self.lock:
-            self._front(
-                Stop(f"fault: {record.fault}", record, probe.tick + 1, None, False, self._reader(probe)),
-                probe,
-            )
+            stop = Stop(reason, record, probe.tick + 1, None, False, self._reader(probe))
+            self._front(stop, probe, self._to_finding())
 
     def between(self, reason: str) -> None:
         """Stop where no launch is, at a packet, or before and after the program."""
@@ -321,13 +370,14 @@ class Session:
                 )
         return None
 
-    def _front(self, stop: Stop, probe: Probe | None) -> None:
-        """Stopped in the present: do what is asked until the program is to go on."""
+    def _front(self, stop: Stop, probe: Probe | None, first: Goto | None = None) -> None:
+        """Stopped in the present: do what is asked until the program is to go on. first: before anybody is asked."""
         self._present = stop
         try:
             self._follow(stop)
             while True:
-                order = self._ask(stop)
+                order = first or self._ask(stop)
+                first = None
                 came_back = False
                 while isinstance(order, Goto) and not order.present:
                     order = self._visit(order)
@@ -351,7 +401,10 @@ class Session:
             return
         waves = stop.moment.waves
         named = WHERE.search(stop.reason)
-        if named is not None:
+        there = [(wave, lane) for wave, lane in self._chosen if wave in waves]
+        if there:
+            self.wave, self.lane = there[0]
+        elif named is not None:
             self.wave, self.lane = int(named[1]), int(named[2])
         elif self.wave not in waves and len(waves):
             self.wave, self.lane = int(waves[0]), 0
@@ -359,6 +412,7 @@ class Session:
     def _ask(self, stop: Stop) -> Order:
         self.stop = stop
         self._follow(stop)
+        self._chosen = ()
         return self.face.ask(self)
 
     # ------------------------------------------------------------ the past
@@ -492,58 +546,6 @@ class Session:
                     pages.bytes_of(one)[address - one.start : address - one.start + size_bytes].tobytes()
                 )
         return None
-
-    # ------------------------------------------------------------ looking for places
-
-    def back(
-        self, test: Test, keys: Callable[[Work], frozenset[int] | None], within: int | None = None
-    ) -> Goto | None:
-        """To the last place before this one where a test says why to stop; None: there is none."""
-        here = self.stop.place if self.stop.record is not None else Place(self.history.count + 1, 0)
-        found = self.history.last(here, test, keys, within)
-        return None if found is None else Goto(found[0], found[1])
-
-    def reverse_continue(self) -> Goto | None:
-        """To the last place before this one at which a point would have stopped."""
-        kernels = self.points.of(("kernel",))
-        points = self.points.instructions()
-
-        def test(moment: Moment) -> str | None:
-            return next(
-                (
-                    reason
-                    for point in points
-                    if ((keys := point.keys(moment.work, self.names.line)) is None or moment.site.key in keys)
-                    and (reason := point.test(moment)) is not None
-                ),
-                None,
-            )
-
-        def keys(work: Work) -> frozenset[int] | None:
-            found: set[int] = set()
-            for point in points:
-                one = point.keys(work, self.names.line)
-                if one is None:
-                    return None
-                found |= one
-            return frozenset(found)
-
-        best = self.back(test, keys) if points else None
-        here = self.stop.place if self.stop.record is not None else Place(self.history.count + 1, 0)
-        for record in reversed(self.history.records):
-            place = Place(record.number, 1)
-            if place >= here or (best is not None and place <= best.place):
-                continue
-            for point in kernels:
-                if self.names.matches(record.work, point.what):
-                    return Goto(place, f"point {point.number}: kernel {record.work.name} begins")
-        return best
-
-    def beginning(self) -> Goto | None:
-        """To the first instruction that is recorded; None when nothing is."""
-        if not self.history.records:
-            return None
-        return Goto(Place(self.history.records[0].number, 1), "the beginning of what is recorded")
 
     def line(self, work: Work, site: Site) -> str:
         """The line of the source that an instruction was made from; "" where nobody says."""

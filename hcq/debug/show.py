@@ -8,6 +8,9 @@ Next     commands.py (who prints them), moment.py (what is shown)
 
 from __future__ import annotations
 
+import functools
+import os
+import stat
 import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from hcq.debug.session import Session
 
 COLUMNS = 8
-MOST_LINES = 64
+MOST_SOURCE_BYTES = 1 << 24
 
 
 def number(value: Any) -> str:
@@ -37,7 +40,7 @@ def place(session: Session, work: Work, site: Site) -> str:
     """Where an instruction is: "matmul+0x24 kernel.hip:7"."""
     line = session.line(work, site)
     if site.line:
-        return f"{work.name} {line}"
+        return f"{work.name} {site.line}" + (f" {line}" if line != site.line else "")
     return f"{work.name or hex(work.entry)}+{site.key - work.entry:#x}" + (f" {line}" if line else "")
 
 
@@ -46,14 +49,21 @@ def source(session: Session, work: Work, line: str) -> str:
     name, _, number_text = line.rpartition(":")
     if not name or not number_text.isdigit():
         return ""
+    lines = _lines(name)
+    return lines[int(number_text) - 1].rstrip() if 0 < int(number_text) <= len(lines) else ""
+
+
+@functools.lru_cache(16)
+def _lines(name: str) -> list[str]:
+    """Of a file of source, as it is when it is first asked for. An object may name anything: a device, a pipe."""
     try:
+        about = os.stat(name)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_SOURCE_BYTES:
+            return []
         with open(name, encoding="utf-8", errors="replace") as file:
-            for count, text in enumerate(file, 1):
-                if count == int(number_text):
-                    return text.rstrip()
-    except OSError:
-        pass
-    return ""
+            return file.read().splitlines()
+    except (OSError, ValueError):
+        return []
 
 
 def stopped(session: Session) -> Iterator[str]:
@@ -108,13 +118,15 @@ def vector(moment: Moment, name: str, kind: str, wave: int) -> Iterator[str]:
         yield f"{name}[{first:>2}..] {' '.join(cells)}"
 
 
-def lanes(moment: Moment, wave: int, names: Sequence[str], kind: str) -> Iterator[str]:
-    """The lanes of a wave as a table; those that are alike in one line."""
+def lane_rows(
+    moment: Moment, wave: int, names: Sequence[str], kind: str
+) -> list[tuple[list[int], bool, str, list[str]]]:
+    """The lanes of a wave, those that are alike together: (lanes, whether they are on, where they are, registers)."""
     on = moment.on(wave)
-    columns: list[tuple[str, Array]] = []
+    columns: list[Array] = []
     for name in names:
         values = typed(moment, name, kind, wave) if kind else moment.read(name, wave)
-        columns.append((name, np.broadcast_to(values, (len(on),))))
+        columns.append(np.broadcast_to(values, (len(on),)))
     where: dict[int, str] = {}
     for one in moment.standing():
         for row in np.flatnonzero(one.waves == wave).tolist():
@@ -123,11 +135,17 @@ def lanes(moment: Moment, wave: int, names: Sequence[str], kind: str) -> Iterato
                 where[lane] = f"{text}" + (f" (waits for {one.waits_for})" if one.waits_for else "")
     rows: dict[tuple[Any, ...], list[int]] = {}
     for lane in range(len(on)):
-        cells = tuple(number(values[lane].item()) for _, values in columns)
-        state = "on" if on[lane] else "off"
-        rows.setdefault((state, where.get(lane, "ended or taken away"), *cells), []).append(lane)
-    yield f"{'lanes':<16} {'':<4} {' '.join(f'{name:>14}' for name, _ in columns)}  at"
-    for (state, at, *found), numbers in rows.items():
+        cells = tuple(number(values[lane].item()) for values in columns)
+        rows.setdefault((bool(on[lane]), where.get(lane, "ended or taken away"), *cells), []).append(lane)
+    return [(lanes, state, at, found) for (state, at, *found), lanes in rows.items()]
+
+
+def lanes(moment: Moment, wave: int, names: Sequence[str], kind: str) -> Iterator[str]:
+    """The lanes of a wave as a table; those that are alike in one line."""
+    rows = lane_rows(moment, wave, names, kind)
+    yield f"{'lanes':<16} {'':<4} {' '.join(f'{name:>14}' for name in names)}  at"
+    for numbers, is_on, at, found in rows:
+        state = "on" if is_on else "off"
         yield f"{spans(numbers):<16} {state:<4} {' '.join(f'{cell:>14}' for cell in found)}  {at}"
 
 
@@ -143,21 +161,26 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join(shown + (["..."] if len(found) > 8 else []))
 
 
-def waves(moment: Moment, selected: int) -> Iterator[str]:
-    """All resident waves, those at one place together."""
-    work = moment.work
+def wave_rows(moment: Moment) -> Iterator[tuple[list[int], str, str, str]]:
+    """All resident waves, those at one place with the same lanes on together: (waves, lanes, where, what for)."""
+    width = 2 + moment.work.lanes // 4
     for one in moment.standing():
         kinds: dict[bytes, list[int]] = {}
         for wave, mask in zip(one.waves.tolist(), one.lanes):
             kinds.setdefault(np.packbits(mask, bitorder="little").tobytes(), []).append(wave)
-        for bits, numbers in kinds.items():
-            mask_bits = int.from_bytes(bits, "little")
-            mark = "*" if selected in numbers else " "
-            waits = f"; waits for {one.waits_for}" if one.waits_for else ""
-            text = one.site.text if one.site is not None else "?"
-            plural = "s" if len(numbers) > 1 else ""
-            width = 2 + work.lanes // 4
-            yield f"{mark} {work.unit}{plural} {spans(numbers)}: lanes {mask_bits:#0{width}x}, at {text}{waits}"
+        text = one.site.text if one.site is not None else "?"
+        for bits_on, numbers in kinds.items():
+            yield numbers, f"{int.from_bytes(bits_on, 'little'):#0{width}x}", text, one.waits_for
+
+
+def waves(moment: Moment, selected: int) -> Iterator[str]:
+    """All resident waves, those at one place together."""
+    unit = moment.work.unit
+    for numbers, mask, text, waits_for in wave_rows(moment):
+        mark = "*" if selected in numbers else " "
+        waits = f"; waits for {waits_for}" if waits_for else ""
+        plural = "s" if len(numbers) > 1 else ""
+        yield f"{mark} {unit}{plural} {spans(numbers)}: lanes {mask}, at {text}{waits}"
 
 
 def code(session: Session, work: Work, key: int | None, before: int = 5, after: int = 10) -> Iterator[str]:
@@ -167,7 +190,7 @@ def code(session: Session, work: Work, key: int | None, before: int = 5, after: 
     last = ""
     for number_of, site in enumerate(sites[max(0, at - before) : at + after + 1], max(0, at - before)):
         line = session.line(work, site)
-        if line and line != last and not site.line:
+        if line and line not in (last, site.line):
             text = source(session, work, line)
             yield f"   {line}{': ' + text.strip() if text else ''}"
         last = line

@@ -28,11 +28,18 @@ def options(verb: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compile kernels again and show every pass and rewrite; FILE may be a program.py and its arguments",
     )
+    verb.add_argument(
+        "--debug",
+        action="store_true",
+        help="debug its kernels in the page, on emulated GPUs; FILE is a trace recorded with --data, or a program.py",
+    )
 
 
 @contextmanager
-def recorded(command: Sequence[str]) -> Iterator[str]:
+def recorded(command: Sequence[str], with_data: bool = False) -> Iterator[str]:
     """Run a Python program and record it. On an emulated GPU what its kernels do is counted, too.
+
+    with_data   contents of memory, too, to run the kernels again
 
     Raises  UsageError where the program opened no device
     """
@@ -42,10 +49,10 @@ def recorded(command: Sequence[str]) -> Iterator[str]:
         path = Path(folder) / f"{Path(command[0]).stem}.hcqtrace"
         counts = bool(os.environ.get("HCQ_EMULATE")) and not os.environ.get("HCQ_PROFILE")
         words = ["env", "HCQ_PROFILE=counters"] if counts else []
-        status = record.record([*words, sys.executable, *command], str(path), with_data=False)
+        status = record.record([*words, sys.executable, *command], str(path), with_data)
         if not path.exists():
             raise UsageError(
-                f"serve --compile {command[0]}: it left no trace (exit status {status}). A program of the tensor layer "
+                f"serve {command[0]}: it left no trace (exit status {status}). A program of the tensor layer "
                 "opens a device and leaves one."
             )
         yield str(path)

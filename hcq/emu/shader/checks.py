@@ -31,6 +31,7 @@ class Checks:
     entry  where the kernel's code begins
     memory  who looks at its accesses to memory (memory_checks.py)
     known  the device's memory as the launch begins; None: nobody knows, or nobody wants to
+    heard  is told of each fault at once, while the instruction that does it is under way; None: nobody is
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Checks:
     ) -> None:
         self.words, self.pid, self.entry, self.known = words, pid, entry, known
         self.memory: MemoryChecks | None = None
+        self.heard: Callable[[KernelFault], None] | None = None
         self.found: dict[tuple[Any, ...], KernelFault] = {}
         self.sets: Counter[str] = Counter()  # how many there are of each rule
         self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
@@ -69,7 +71,9 @@ class Checks:
             self.found[key] = known._replace(times=known.times + times)
         elif self.sets[key[0]] < MOST_FAULTS:
             self.sets[key[0]] += 1
-            self.found[key] = make()._replace(times=times)
+            fault = self.found[key] = make()._replace(times=times)
+            if self.heard is not None:
+                self.heard(fault)
 
     def tell(self) -> None:
         """The launch has ended: listeners hear what was found."""

@@ -19,6 +19,10 @@ class Client:
         self.seen: list[Message] = []  # all that came
 
     def send(self, command: str, **arguments: Any) -> int:
+        return self.send_any(command, arguments)
+
+    def send_any(self, command: str, arguments: Any) -> int:
+        """A request, whatever its arguments are."""
         self.seq += 1
         request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
         data = json.dumps(request).encode()

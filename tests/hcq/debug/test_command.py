@@ -152,3 +152,40 @@ def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "step through kernels on emulated GPUs" in capsys.readouterr().out
+
+
+def test_ctrl_c_at_the_prompt_says_that_the_program_has_stopped(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "matmul.ptx").write_text(PTX)
+    found = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hcq", "debug", "-e", "break kernel *", "-e", "continue", *OURS],
+        cwd=tmp_path,
+        env={**found, "HCQ_CACHE_DIR": str(tmp_path / "cache")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("=> "):
+            break
+    process.send_signal(signal.SIGINT)
+    for line in process.stdout:
+        if "has stopped already" in line:
+            break
+    said, _ = process.communicate("print lane\nquit 7\n", timeout=60)
+    assert "lane = 0" in said
+    assert process.returncode == 7
+
+
+def test_a_gpu_may_follow_dap_where_a_port_may_stand(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hcq", "debug", "--dap", "nv:sm_90", "--", "program.py"],
+        input=b"",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hcq.debug.dap import Editor
 from tests.hcq.debug.dap_client import Client
 from tests.hcq.debug.rig import PTX
 
@@ -199,3 +200,66 @@ def test_what_makes_no_sense_is_refused_and_the_session_goes_on(
     client.ask("continue", threadId=entry["threadId"])
     assert client.stopped()["reason"] == "function breakpoint"
     assert client.response(client.send("disconnect"))["success"]
+
+
+STRANGE: list[Any] = [
+    None, [], "x", 3, {"threadId": []}, {"source": "x", "breakpoints": {}}, {"source": [{}], "sourceReference": ""},
+    {"breakpoints": [None]}, {"breakpoints": [{"name": None}, {}]}, {"breakpoints": 7}, {"variablesReference": -1},
+    {"frameId": 2**70, "expression": "1"}, {"memoryReference": "0x10", "count": 2**70}, {"registers": "x"},
+    {"memoryReference": "0x10", "instructionCount": 1.5}, {"expression": {"a": 1}, "context": "repl"}, {"filters": 3},
+    {"registers": [None, 3], "as": "f99"}, {"name": [], "bytes": "x"}, {"threadId": 2**70, "granularity": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["before it begins", "stopped"])
+def test_requests_of_any_form_and_order_are_answered(
+    start: Callable[..., Client], files: list[str], is_stopped: bool
+) -> None:
+    client = start()
+    if is_stopped:
+        begin(client, files)
+        client.stopped()
+    moves = ("continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "launch", "attach")
+    ends = ("disconnect", "terminate", "configurationDone", "initialize")
+    names = [one.removeprefix("_on_") for one in dir(Editor) if one.startswith("_on_")]
+    for name in [*names, "nothing", "__class__", ""]:
+        for arguments in STRANGE:
+            if name in ends or (name in moves and (not arguments or isinstance(arguments, dict))):
+                continue
+            seq = client.send_any(name, arguments)
+            response = client.response(seq)
+            assert response["success"] or response["message"]
+    if is_stopped:
+        assert client.ask("evaluate", expression="where", context="repl")["result"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"Content-Length: 5\r\n\r\n[1,2]",
+        b"Content-Length: 3\r\n\r\n{a}",
+        b"Content-Length: 99999999999\r\n\r\n",
+        b"Content-Length: 200000\r\n\r\n" + b"[" * 200000,
+        b"Content-Length: 2\r\n\r\n\xff\xfe",
+        b"x" * 10000,
+    ],
+)
+def test_what_is_no_message_ends_the_session_with_a_sentence(files: list[str], message: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hcq", "debug", "--dap", "nv:sm_90", "--", *files],
+        input=message,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert b"hcq debug --dap: a " in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_line_that_moves_says_that_it_continues(start: Callable[..., Client], files: list[str]) -> None:
+    client = start()
+    begin(client, files)
+    client.stopped()
+    client.ask("evaluate", expression="step", context="repl")
+    assert client.event("continued")["allThreadsContinued"]
+    assert client.stopped()["reason"] == "step"

@@ -123,6 +123,23 @@ export async function ask(name, query = {}) {
   return found;
 }
 
+// Tell the server to do something; it answers as with `ask`.
+export async function say(name, what) {
+  let answer;
+  try {
+    answer = await fetch(`data/${name}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(what),
+    });
+  } catch {
+    throw new Refusal("hcq-trace serve does not answer any more.");
+  }
+  const found = await answer.json();
+  if (!answer.ok) throw new Refusal(found.error);
+  return found;
+}
+
 // The first place in a sorted column at or after a value.
 export function bisect(column, value, key = (x) => x) {
   let low = 0;

@@ -23,6 +23,7 @@ import {
 } from "./kit.js";
 import { startBuffer } from "./buffer.js";
 import { startCompile } from "./compile.js";
+import { DEBUG_KEYS, startDebug } from "./debug.js";
 import { showFindings } from "./findings.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
@@ -35,7 +36,7 @@ import { whereTimeWent } from "./time.js";
 import { startTimeline } from "./timeline.js";
 import { bring, lookAt, lookAtAll, lookAtWork, pan, zoom } from "./view.js";
 
-const TABS = ["trace", "packets", "kernel", "memory", "buffer", "step", "compile"];
+const TABS = ["trace", "packets", "kernel", "memory", "buffer", "step", "compile", "debug"];
 const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
@@ -51,6 +52,7 @@ const KEYS = [
     "overview, packets, kernels, memory, buffer, graph",
     ...TABS.map((tab) => () => set("tab", tab)),
   ],
+  ...DEBUG_KEYS,
   ["/", "search", () => find("search").focus()],
   ["Esc", "show all submissions again"],
   ["?", "this help", () => find("help").showModal()],
@@ -100,6 +102,7 @@ async function start() {
   startSearch();
   startStepGraph();
   startCompile();
+  startDebug();
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => set("tab", button.dataset.tab));
   }

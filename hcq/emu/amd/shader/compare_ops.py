@@ -136,12 +136,8 @@ def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
         left, right = operands.read(0, kind), operands.read(1, kind)
     wide = wide_compare(ctx, test, kind, operands)
     decide: Test = classify if test == "class" else TESTS[test]
-    register = VCC
-    if ctx.inst.format == "VOP3":
-        register = ctx.inst.fields["vdst"]
-    elif ctx.inst.sdwa is not None and ctx.inst.sdwa.vopc_sdst is not None:
-        register = ctx.inst.sdwa.vopc_sdst
-    write = write_lane_mask(ctx, register)
+    named = ctx.inst.named_mask
+    write = write_lane_mask(ctx, VCC if named is None else named)
     if wide is not None and not writes_exec:
         return lambda b: write(b, wide(b))
     if not writes_exec:

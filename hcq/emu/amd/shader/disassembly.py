@@ -62,13 +62,10 @@ def source_name(isa: Isa, inst: Instruction, code: int, width: int) -> str:
         return f"{inst.literal or 0:#x}"
     extra = inst.dpp or inst.sdwa
     if code in (DPP, DPP8, DPP8_FI, SDWA) and extra is not None:
-        return span("v", extra.values["src0"], width)
+        register = extra.values["src0"]
+        is_scalar = inst.sdwa is not None and inst.sdwa.s0
+        return scalar_name(isa, register, width) if is_scalar else span("v", register, width)
     return NAMED.get(code, f"src_{code}")
-
-
-def is_promoted(inst: Instruction) -> bool:
-    """Whether it is a compare in the long format, which names its mask."""
-    return inst.format == "VOP3" and inst.name.startswith("v_cmp")
 
 
 def in_accumulators(inst: Instruction, operand: Operand) -> bool:
@@ -80,10 +77,9 @@ def in_accumulators(inst: Instruction, operand: Operand) -> bool:
 
 def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
     """One operand of an instruction as text."""
-    if operand.field == "vcc":  # the mask of a promoted compare goes where vdst says
-        return (
-            scalar_name(isa, inst.fields["vdst"], 64 if isa.has_sdwa else 32) if is_promoted(inst) else "vcc"
-        )
+    if operand.field == "vcc":
+        named = inst.named_mask
+        return "vcc" if named is None else scalar_name(isa, named, 64 if isa.has_sdwa else 32)
     if operand.field == "literal32":
         return f"{inst.literal or 0:#x}"
     code = inst.fields[operand.field]
@@ -99,6 +95,8 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
         return scalar_name(isa, code, operand.width)
     if operand.field in ("src0", "src1", "src2", "ssrc0", "ssrc1", "soffset", "scale0", "scale1"):
         return source_operand(isa, inst, operand, code)
+    if operand.field == "vsrc1" and inst.sdwa is not None and inst.sdwa.s1:
+        return scalar_name(isa, code, operand.width)
     letter = "a" if operand.file == "A" or in_accumulators(inst, operand) else "v"
     if operand.width == 16 and inst.format in ("VOP1", "VOP2", "VOPC"):
         return f"v{code & 127}.{'h' if code >> 7 else 'l'}"
@@ -150,7 +148,9 @@ def flags(inst: Instruction) -> list[str]:
     elif inst.dpp is not None:
         out.append(f"dpp8:{inst.dpp.values['selectors']:#x}")
     if inst.sdwa is not None:
-        out.append(f"dst_sel:{inst.sdwa.dst_sel} src0_sel:{inst.sdwa.src0_sel} src1_sel:{inst.sdwa.src1_sel}")
+        if inst.format != "VOPC":  # whose result is a mask
+            out.append(f"dst_sel:{inst.sdwa.dst_sel}")
+        out.append(f"src0_sel:{inst.sdwa.src0_sel} src1_sel:{inst.sdwa.src1_sel}")
     return out
 
 

@@ -77,11 +77,8 @@ def use_of(inst: Instruction, wave_size: int, has_halves: bool) -> Use:
         if each.file == "I" or not words:
             continue
         if name == "vcc":
-            if inst.format == "VOP3" and "vdst" in inst.fields:  # a compare that names its mask
-                first = inst.fields["vdst"]
-            else:
-                first = VCC
-            part = Part("vcc", first, words)
+            named = inst.named_mask
+            part = Part("vcc", VCC if named is None else named, words)
             is_result = is_carry and number < 2
         else:
             part = Part(name, _first(inst, name, each.file), words)
@@ -133,6 +130,8 @@ def _first(inst: Instruction, name: str, file: str) -> int:
     code = inst.fields.get(name, -1)
     if name == "src0" and inst.sdwa is not None:
         return inst.sdwa.src0 if inst.sdwa.s0 else VECTORS + inst.sdwa.src0
+    if name == "vsrc1" and inst.sdwa is not None and inst.sdwa.s1:
+        return code
     if name == "src0" and inst.dpp is not None:
         return VECTORS + inst.dpp.src0
     if name == "sbase":

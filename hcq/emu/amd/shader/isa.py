@@ -219,6 +219,13 @@ class Instruction:
         return self.opcode.name
 
     @property
+    def named_mask(self) -> int | None:
+        """The scalar register that a compare names for its mask; None where it is VCC."""
+        if self.format == "VOP3" and self.name.startswith("v_cmp"):
+            return self.fields["vdst"]
+        return self.sdwa.vopc_sdst if self.sdwa is not None and self.format == "VOPC" else None
+
+    @property
     def size_bytes(self) -> int:
         """How long it is, its literal included."""
         return 4 * len(self.words)

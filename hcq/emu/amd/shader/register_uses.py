@@ -154,10 +154,7 @@ def _vector(ctx: Context) -> Uses:
 
 
 def _compare_result(inst: Instruction) -> int:
-    if inst.format == "VOP3":
-        return inst.fields["vdst"]
-    chosen = inst.sdwa.vopc_sdst if inst.sdwa is not None and inst.format == "VOPC" else None
-    return VCC if chosen is None else chosen
+    return VCC if inst.named_mask is None else inst.named_mask
 
 
 def _destination(ctx: Context, one: Operand) -> Iterable[int]:

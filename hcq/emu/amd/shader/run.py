@@ -117,15 +117,7 @@ def run_dispatch(
         budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted, running
     )
     total = min(work.groups, sample or work.groups)
-    waves_per_group = work.waves_per_group(launch.wave_size)
-    lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)
-    if is_cooperative:
-        lanes = total * waves_per_group * launch.wave_size
-    at_once = max(1, lanes // (waves_per_group * launch.wave_size))
-    if not is_cooperative:
-        at_once = most_groups(checks, launch, waves_per_group, at_once)
-    if launch.scratch_waves:
-        at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
+    at_once = groups_at_once(launch, work, is_cooperative, checks)
     # floats overflow and divide by zero here as they do on the hardware: silently
     with np.errstate(all="ignore"):
         for first in range(0, total, at_once):
@@ -154,6 +146,26 @@ def run_dispatch(
                     refused(checks, program, fault)
                 raise
     return report
+
+
+def groups_at_once(
+    launch: Launch,
+    work: WorkItems,
+    is_cooperative: bool,
+    checks: Checks | None,
+    most_lanes: int | None = None,
+) -> int:
+    """How many workgroups are resident together. most_lanes: of them all; None: as many as are quick."""
+    waves = work.waves_per_group(launch.wave_size)
+    if most_lanes is None:
+        most_lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)
+    if is_cooperative:
+        found = work.groups
+    else:
+        found = most_groups(checks, launch, waves, max(1, most_lanes // (waves * launch.wave_size)))
+    if launch.scratch_waves:
+        found = max(1, min(found, launch.scratch_waves // waves))
+    return found
 
 
 def check_launch(

@@ -101,7 +101,7 @@ class Program:
                 if kernel_debug.debugger is None:
                     self._run_once(grid, block, bindings, checks)
                 else:
-                    kernel_debug.debugger.run_metal(self, grid, block, bindings, entry)
+                    kernel_debug.debugger.run_metal(self, grid, block, bindings, entry, checks=checks)
             except KernelFault as fault:
                 found, line = at_fault(self, fault.__traceback__)
                 fault.line = fault.line or line
@@ -118,11 +118,9 @@ class Program:
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
         if checks is not None and checks.words & {"race", "init"}:
             # machine code of the host tells nobody of its accesses
-            line_of, text_of = lambda line: self.places[line - 1][0], self.source.line
-            launch = grid, block, self.file_name, line_of, text_of, checks
-            races = DeviceRaces(*launch) if "race" in checks.words else None
+            launch = grid, block, self.file_name, self._line_of, self.source.line, checks
             make = following(*launch) if "init" in checks.words else Machine
-            self.interpret(grid, block, bindings, races, make=make)
+            self.interpret(grid, block, bindings, self.races(grid, block, checks), make=make)
             return
         if not self.why_not and (self.compiled is None or not self.compiled.is_best):
             self._spend(prod(grid), prod(block))
@@ -131,6 +129,15 @@ class Program:
             return
         places = (_index(one) for one in self.kernel.parameters)
         self.compiled.run(grid, block, [bindings[index] for index in places if index is not None])
+
+    def races(self, grid: Size, block: Size, checks: Checks | None) -> DeviceRaces | None:
+        """Who is to be told of accesses to device memory in a launch; None: nobody."""
+        if checks is None or "race" not in checks.words:
+            return None
+        return DeviceRaces(grid, block, self.file_name, self._line_of, self.source.line, checks)
+
+    def _line_of(self, line: int) -> int:
+        return self.places[line - 1][0]
 
     def _spend(self, groups: int, threads: int) -> None:
         """Compile the kernel, or compile it better, if it would cost as much to go on as it was."""

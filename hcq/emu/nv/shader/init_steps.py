@@ -9,6 +9,7 @@ Next     shadows.py (where shadows are), shadow_results.py (instructions that co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,16 @@ from hcq.emu.shader.unwritten import Read
 def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     """Put around the steps of a block what follows registers and memory."""
     made.steps[:] = [_around(lowering, one, step) for one, step in zip(block.body, made.steps)]
+    if block.end is not None and made.end is not None and lowering.function.is_entry:
+        names = reads_and_writes(block.end)[1]
+        results = [slot for name in names if (slot := lowering.register(name)) is not None]
+        if results:
+            made.end = _written(results, made.end)
     guard = block.skip_guard or (
         block.end.guard if block.end is not None and block.end.opcode == "bra" else None
     )
     slot = None if guard is None else lowering.register(guard.name)
     end, branch = made.end, block.end or (block.body[-1] if block.body else None)
-    if end is not None and block.end is not None and block.end.opcode in ("bar", "barrier"):
-        made.end = end = _ending(lowering, block.end, end)  # with .red it has a result
     if slot is None or end is None or branch is None or not lowering.function.is_entry:
         return
     chosen: int = slot
@@ -60,20 +64,19 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     made.end = checked
 
 
-def _ending(lowering: Lowering, one: Instruction, end: Any) -> Any:
-    """The end of a block, after which what it writes is written."""
-    slots = [slot for name in reads_and_writes(one)[1] if (slot := lowering.register(name)) is not None]
-    if not slots or not lowering.function.is_entry:
-        return end
+def _written(
+    slots: list[int], end: Callable[[Any, Registers, Any], int]
+) -> Callable[[Any, Registers, Any], int]:
+    """The end of a block, as bar.red, whose results are written when it is over."""
 
-    def ended(machine: Any, registers: Registers, path: Any) -> Any:
+    def run(machine: Any, registers: Registers, path: Any) -> int:
         unwritten = path.batch.unwritten
         if unwritten is not None:
             for slot in slots:
                 unwritten.put(slot, None, None, path.lanes)
         return end(machine, registers, path)
 
-    return ended
+    return run
 
 
 def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:

@@ -147,14 +147,9 @@ class Kernel:
             tally,
             running,
         )
-        threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
         blocks = min(blocks, sample or blocks)
-        warps = -(-threads // WARP)
-        shared = self.static_shared_bytes + dynamic_shared_bytes
-        at_once = blocks if together else self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
-        if not together:
-            at_once = most_blocks(checks, shared, warps, at_once)
+        at_once = self.blocks_at_once(blocks, block, dynamic_shared_bytes, batch_lanes, together, checks)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
@@ -219,11 +214,24 @@ class Kernel:
             running,
         )
 
-    def _blocks_at_once(self, batch_lanes: int, threads: int, dynamic_shared_bytes: int) -> int:
-        """As many blocks as fill a batch, as long as their shared and local memory stays within MAX_BATCH_BYTES."""
+    def blocks_at_once(
+        self,
+        blocks: int,
+        block: Dim3,
+        dynamic_shared_bytes: int,
+        batch_lanes: int,
+        together: bool,
+        checks: Checks | None,
+    ) -> int:
+        """How many of so many blocks run together: as many as fill a batch, as long as their memory, and what is
+        remembered of it, stay bounded. together: all of them."""
+        if together:
+            return blocks
+        threads = block[0] * block[1] * block[2]
         shared = self.static_shared_bytes + dynamic_shared_bytes
         local = threads * self.program.entry.local_bytes
-        return max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
+        found = max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
+        return most_blocks(checks, shared, -(-threads // WARP), found)
 
     def _check(self, grid: Dim3, block: Dim3, dynamic_shared_bytes: int) -> None:
         name = self.function.name

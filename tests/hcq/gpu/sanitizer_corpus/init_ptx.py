@@ -31,6 +31,12 @@ MORE:""",
         - @%p1 mov.u32 %r20, %r1;
         + mov.u32 %r20, %r1;
         mov.u32 %r6, %r20;""",
+    "a predicate that no barrier brought": """
+        setp.gt.u32 %p1, %r1, 300;
+        + bar.red.or.pred %p2, 0, %p1;
+        @%p2 bra MORE;
+        mov.u32 %r6, 1;
+MORE:""",
     "half of a word of shared memory": """
         mad.lo.u32 %r3, %r1, 4, %r2;
         cvt.u16.u32 %h1, %r1;

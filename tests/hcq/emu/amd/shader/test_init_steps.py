@@ -7,8 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import IllegalOperation
+from hcq.emu.amd.shader.field_registers import use_of
+from hcq.emu.amd.shader.isa import SDWA, Sdwa
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
@@ -114,3 +117,37 @@ def test_a_condition_that_was_computed_anew_is_written() -> None:
 def test_a_register_beyond_those_of_the_kernel_is_refused_as_ever() -> None:
     with pytest.raises(IllegalOperation, match="names a register"):
         found([("v_mov_b32", ("v17", 1))], vgprs=16)
+
+
+def compared(word: Sdwa | None) -> list[str]:
+    """What is said on gfx90a of a branch by s[24:25], behind a compare with an SDWA word."""
+    isa, memory = ISAS["gfx90a"], AddressSpace()
+    words = [] if word is None else list(isa.encode("v_cmp_eq_u16", "VOPC", None, word, src0=SDWA, vsrc1=0))
+    words += [*assemble(isa, "s_and_saveexec_b64", ("s[22:23]", "s[24:25]")), *isa.encode("s_endpgm")]
+    memory.map(0x1000, np.array(words, np.uint32), name="code")
+    checks = Checks(frozenset(["init"]))
+    launch = Launch(0x1000, 64, vgprs=16)
+    run_dispatch(ShaderCore(isa, memory), launch, (1, 1, 1), (64, 1, 1), checks=checks)
+    return [fault.what for fault in checks.found.values()]
+
+
+def test_a_compare_with_an_sdwa_word_sets_the_mask_that_it_names() -> None:
+    mask = 0x80 | 24  # bits 15 to 8 of the word
+    named = Sdwa(src0=0, dst_sel=mask & 7, dst_unused=mask >> 3 & 3, clamp=mask >> 5 & 1, omod=mask >> 6)
+    assert compared(named) == []
+    assert "of register s24" in compared(Sdwa(src0=0))[0]  # which sets VCC
+    assert "of register s24" in compared(None)[0]
+    inst = ISAS["gfx90a"].decode(
+        ISAS["gfx90a"].encode("v_cmp_eq_u16", "VOPC", None, named, src0=SDWA, vsrc1=3), 0
+    )
+    assert disassembly.text(ISAS["gfx90a"], inst) == "v_cmp_eq_u16 s[24:25], v0, v3 src0_sel:6 src1_sel:6"
+
+
+def test_an_sdwa_word_may_name_scalar_sources() -> None:
+    word = Sdwa(src0=7, s0=1, s1=1)
+    inst = ISAS["gfx90a"].decode(
+        ISAS["gfx90a"].encode("v_add_u32", "VOP2", None, word, vdst=2, src0=SDWA, vsrc1=9), 0
+    )
+    use = use_of(inst, 64, False)
+    assert [(part.field, part.first) for part in use.reads] == [("src0", 7), ("vsrc1", 9)]
+    assert disassembly.text(ISAS["gfx90a"], inst).startswith("v_add_u32 v2, s7, s9 ")
