@@ -84,7 +84,8 @@ class Symbol(NDArrayOperatorsMixin):
         if to == self.dtype:
             return self
         if to.itemsize != self.dtype.itemsize or "b" in (to.kind, self.dtype.kind):
-            raise NotTraced(f"a view of {self.dtype} as {to}")
+            parts: Symbol = self.writer.apart(self, to)
+            return parts
         if to.kind in "ui" and self.dtype.kind in "ui":
             made: Symbol = self.writer.named(self, self.text, to)
         else:

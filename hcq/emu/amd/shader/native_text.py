@@ -31,7 +31,7 @@ from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import U32, U64, SymbolicBatch
 from hcq.emu.compiled import accesses
-from hcq.emu.compiled.accesses import PRELUDE, V32, V64, Attempt
+from hcq.emu.compiled.accesses import LOOKUP, PRELUDE, V32, V64, Attempt
 from hcq.emu.compiled.accesses import field as table_field
 from hcq.emu.compiled.symbols import NotTraced, Symbol
 from hcq.emu.compiled.writer import WIDTH, Writer
@@ -449,6 +449,7 @@ class Translator:
         return "\n".join(
             [
                 PRELUDE,
+                LOOKUP,
                 *(
                     text
                     for name, text in accesses.SOMETIMES.items()
