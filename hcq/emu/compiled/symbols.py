@@ -136,6 +136,9 @@ class Symbol(NDArrayOperatorsMixin):
             return self
         if isinstance(key, int) and not key and not self.is_vector:  # of the only wave
             return self
+        if isinstance(key, Symbol):
+            picked: Symbol = self.writer.picked(self, key)
+            return picked
         raise NotTraced("some of the lanes")
 
     def _refuse(self, *arguments: Any) -> Any:

@@ -246,6 +246,8 @@ class Writer:
     def _narrowed(self, x: Any) -> Symbol:
         """The float32 that a float64 was. Raises NotTraced for one that was none."""
         if isinstance(x, Symbol):
+            if x.dtype == np.float32:
+                return x
             if x.narrow is None:
                 raise NotTraced("a fused sum of numbers that were no float32")
             return x.narrow
@@ -286,6 +288,10 @@ class Writer:
     def apart(self, x: Symbol, dtype: Any) -> Any:
         """Numbers taken apart into smaller ones. Raises NotTraced."""
         raise NotTraced(f"a view of {x.dtype} as {dtype}")
+
+    def picked(self, x: Symbol, index: Symbol) -> Symbol:
+        """For each lane the number of another one. Raises NotTraced."""
+        raise NotTraced("some of the lanes")
 
     # -- masks
 
@@ -367,3 +373,16 @@ class Writer:
         """A label in the scalar stream."""
         self.scalar.append(f"{label}:")
         self.label = label
+
+
+def declarations(lines: list[str]) -> set[str]:
+    """Declarations of LLVM's functions of numbers that lines call."""
+    found = set()
+    for line in lines:
+        if "@llvm." not in line or "masked" in line or "cttz" in line:
+            continue
+        head, _, tail = line.partition("call ")[2].partition("@")
+        name, _, arguments = tail.partition("(")
+        kinds = ", ".join(head.strip() for _ in range(arguments.count(f"{head.strip()} ")))
+        found.add(f"declare {head.strip()} @{name}({kinds})")
+    return found
