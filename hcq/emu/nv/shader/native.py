@@ -1,0 +1,381 @@
+"""Paths run as machine code of the host: a path's warps go through a function's compiled nodes, one after the other.
+
+In       a Machine, a path at a block
+Out      the path, or its parts, where they have left compiled code
+Changes  registers, memory, paths; the Decoded, which keeps the machine code
+Next     native_text.py (the code), machine.py (who asks), hcq/emu/compiled/assemble.py (LLVM)
+
+A function is compiled once it has taken the interpreter, by estimate, as long as compiling it would take. Kernels that
+are looked at while they run (counters, races, debuggers), that run under a schedule, that wait for mbarriers, and memory
+behind emulated caches or of other processes are always interpreted.
+
+Registers are in the warps' memory while compiled code runs, and come to the interpreter one by one, when it needs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hcq import config
+from hcq.emu.compiled import accesses, assemble
+from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.memory import AddressSpace, Mapping
+from hcq.emu.nv.shader.native_order import Point
+from hcq.emu.nv.shader.paths import Activation, Path
+from hcq.system import native
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.shader.machine import Machine
+    from hcq.emu.nv.shader.native_text import Text
+
+COMPILE_NS = 4_000_000  # LLVM and this compiler: for each instruction,
+BEGIN_NS = 40_000_000  # and for a function
+STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for each lane of it
+FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
+SPLIT = -1
+
+
+@dataclass
+class Compiled:
+    """A function's machine code. read, written: slots that it has in a warp's memory."""
+
+    text: Text
+    code: assemble.Assembled
+    read: list[int]
+    written: set[int]
+
+
+class State:
+    """Registers of one call of a function, for compiled code: each warp's side by side."""
+
+    def __init__(self, compiled: Compiled, warps: int, count: int) -> None:
+        layout = compiled.text.layout
+        self.compiled, self.count, self.warps = compiled, count, warps
+        self.size = max(64, layout.size_bytes)
+        whole = np.empty(warps * self.size + 64, np.uint8)
+        start = -whole.ctypes.data % 64
+        self.file = whole[start : start + warps * self.size].reshape(warps, self.size)
+        self.seen: dict[int, Any] = {}  # by slot: the array that the file has the same numbers as
+        self.stale: set[int] = set()  # slots that only the file is right about
+
+    def _rows(self, slot: int, dtype: Any) -> Any:
+        at = self.compiled.text.layout.offsets[slot]
+        size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
+        return self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
+
+    def push(self, registers: Registers) -> None:
+        """Give compiled code what the interpreter has changed."""
+        for slot in self.compiled.read:
+            array = registers[slot]
+            if slot in self.stale or array is self.seen.get(slot):
+                continue
+            rows = self._rows(slot, array.dtype)
+            if array.dtype == np.bool_:
+                if len(array) == 1:
+                    rows[:] = 0xFFFFFFFF if array[0] else 0
+                else:
+                    bits = np.packbits(self._padded(array), bitorder="little").view(np.uint32)
+                    rows[:, 0] = bits
+            elif len(array) == 1:
+                rows[:] = array[0]
+            else:
+                rows[:] = self._padded(array).reshape(self.warps, WARP)
+            self.seen[slot] = array
+
+    def _padded(self, array: Any) -> Any:
+        missing = self.warps * WARP - len(array)
+        return np.concatenate((array, np.zeros(missing, array.dtype))) if missing else array
+
+    def pull(self, registers: Registers, slots: Any) -> None:
+        """Give the interpreter what compiled code has changed of these."""
+        for slot in self.stale.intersection(slots):
+            rows = self._rows(slot, registers[slot].dtype)
+            if registers[slot].dtype == np.bool_:
+                flat = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), bitorder="little").view(np.bool_)
+            else:
+                flat = np.ascontiguousarray(rows).reshape(-1)
+            registers[slot] = self.seen[slot] = flat.reshape(-1)[: self.count]
+            self.stale.discard(slot)
+
+
+def native_of(machine: Machine) -> Native | None:
+    """What runs a machine's paths as machine code; None where they are interpreted."""
+    way, memory = config.current().emu_compiled, machine.batch.memory
+    if way not in ("1", "always") or machine.schedule is not None or not machine.batch.launch.tally is None:
+        return None
+    if not isinstance(memory, AddressSpace) or not memory.is_plain:
+        return None
+    if machine.program.entry.lowering is None or machine.program.waits or assemble.tools() is None:
+        return None
+    return Native(machine, memory, is_eager=way == "always")
+
+
+class Native:
+    """The machine code of a program, for the threads of one batch."""
+
+    def __init__(self, machine: Machine, memory: AddressSpace, is_eager: bool) -> None:
+        from hcq.emu.nv.shader.native_text import TABLE_WORDS
+
+        batch = machine.batch
+        self.machine, self.memory, self.is_eager = machine, memory, is_eager
+        self.warps = -(-batch.count // WARP)
+        width = batch.count // len(batch.blocks)
+        self.key = width % WARP == 0, batch.shared_window, batch.local_window
+        self.table = np.zeros(TABLE_WORDS, np.int64)
+        self.pcs = self._aligned(np.int32)
+        self.starts = self._aligned(np.int64)
+        self.starts[: batch.count] = batch.shared_start + batch.shared.ctypes.data
+        self.locals = self._aligned(np.int64)
+        self.local: Any = None
+        self.index: Any = None
+        self.ranges: Any = None
+        self.held: Any = None
+        self.sites: dict[int, Any] = {}  # by Compiled
+        self.states: list[tuple[Activation, State]] = []
+        self.needs: dict[tuple[int, int, int, int], frozenset[int]] = {}
+
+    def _aligned(self, scalar: Any) -> Any:
+        count = self.warps * WARP
+        whole = np.zeros(count * np.dtype(scalar).itemsize + 64, np.uint8)
+        start = -whole.ctypes.data % 64
+        return whole[start : start + count * np.dtype(scalar).itemsize].view(scalar)
+
+    # -- what there is
+
+    def _compiled(self, decoded: Decoded) -> Compiled | None:
+        if self.key in decoded.native:
+            found: Compiled | None = decoded.native[self.key]
+            return found
+        length = len(decoded.function.body)
+        if not self.is_eager and decoded.spent_ns < BEGIN_NS + COMPILE_NS * length:
+            return None
+        made = decoded.native[self.key] = compile_function(decoded, *self.key)
+        return made
+
+    def _state(self, activation: Activation, compiled: Compiled) -> State:
+        state: State | None = activation.native
+        if state is None or state.compiled is not compiled:
+            state = activation.native = State(compiled, self.warps, self.machine.batch.count)
+            self.states.append((activation, state))
+        return state
+
+    # -- what the interpreter runs
+
+    def steps(self, path: Path) -> tuple[int, int]:
+        """Which steps of its block the interpreter runs now: from, to. Their registers are there for it."""
+        activation, number = path.activation, path.pc
+        decoded, block = activation.decoded, activation.decoded.blocks[path.pc]
+        compiled = decoded.native.get(self.key)
+        begin, end = path.step, len(block.steps)
+        path.is_left = False
+        if compiled is None:
+            decoded.spent_ns += block.length * (STEP_NS + LANE_NS * path.count)
+            return begin, end
+        entries = compiled.text.entries
+        end = next((one for one in range(begin + 1, end) if Point(number, one) in entries), end)
+        state: State | None = activation.native
+        if state is not None:
+            state.pull(activation.registers, self._needed(decoded, number, begin, end))
+        return begin, end
+
+    def _needed(self, decoded: Decoded, number: int, begin: int, end: int) -> frozenset[int]:
+        """Registers that the interpreter reads, or mixes with new values, in some steps."""
+        key = id(decoded), number, begin, end
+        if key not in self.needs:
+            from hcq.emu.nv.shader.flow import reads_and_writes
+
+            block = decoded.blocks[number]
+            assert block.source is not None
+            source, slots = block.source, decoded.slots
+            some = list(source.body[begin:end])
+            if begin == 0:
+                some += source.body[:1]
+            if end == len(block.steps) and source.end is not None:
+                some.append(source.end)
+            found = {slots[name] for one in some for names in reads_and_writes(one) for name in names}
+            if source.skip_guard is not None:
+                found.add(slots[source.skip_guard.name])
+            if decoded.stack is not None:
+                found.add(decoded.stack)
+            self.needs[key] = frozenset(found)
+        return self.needs[key]
+
+    def settle(self) -> None:
+        """All registers are where reports look for them."""
+        for activation, state in self.states:
+            state.pull(activation.registers, state.compiled.written)
+
+    # -- what compiled code runs
+
+    def run(self, path: Path) -> int | None:
+        """Run a path as far as compiled code goes.
+
+        Returns the block where it is, SPLIT when its threads have parted, None where nothing is compiled.
+        """
+        if path.is_left:
+            return None
+        activation = path.activation
+        compiled = self._compiled(activation.decoded)
+        node = None if compiled is None else compiled.text.entries.get(Point(path.pc, path.step))
+        if compiled is None or node is None:
+            return None
+        state = self._state(activation, compiled)
+        if not self._prepare(path, compiled, state):
+            return None
+        count = self.machine.batch.count
+        self.pcs[:] = _nowhere()
+        if path.mask is None:
+            self.pcs[:count] = node
+        else:
+            self.pcs[:count][path.mask] = node
+        codes = self._go_on(path, compiled)
+        state.stale |= compiled.written
+        return self._part(path, compiled, codes)
+
+    def _go_on(self, path: Path, compiled: Compiled) -> Any:
+        """Run until all threads have left, or others have to run."""
+        from hcq.emu.nv.shader.native_text import EXIT, PLACES
+
+        machine, batch, table = self.machine, self.machine.batch, self.table
+        codes = self.pcs[: batch.count]
+        alone = len(machine.runnable) == 1 and path.region.parent is None
+        while True:
+            left = machine.step_limit - batch.steps + 1
+            table[PLACES["most"]] = max(1, min(FUEL, left))
+            table[PLACES["executed"]] = 0
+            compiled.code.run(native.address_of(table.data))
+            batch.steps += int(table[PLACES["executed"]])
+            if batch.steps > machine.check_at:
+                machine.check_time(path, path.activation.decoded.blocks[path.pc].line)
+            waiting = codes < EXIT
+            if not waiting.any() or not alone:
+                return codes
+            rows = np.where(self.pcs < EXIT, self.pcs, -1).reshape(self.warps, WARP)
+            most = rows.max(axis=1, keepdims=True)
+            if ((rows >= 0) & (rows != most)).any():
+                return codes  # threads of a warp may wait for one another
+
+    def _prepare(self, path: Path, compiled: Compiled, state: State) -> bool:
+        """Tell compiled code where everything is."""
+        from hcq.emu.nv.shader.native_text import EXIT, PLACES
+
+        machine, batch, table, text = self.machine, self.machine.batch, self.table, compiled.text
+        activation = path.activation
+        registers = activation.registers
+        numbers = np.zeros(max(1, len(text.layout.numbers)), np.uint64)
+        for slot, place in text.layout.numbers.items():
+            if len(registers[slot]) != 1:
+                return False
+            numbers[place] = registers[slot][0]
+        state.push(registers)
+        self._look_at_memory(compiled)
+        if self.local is not batch.local:
+            self.local = batch.local
+            self.locals[: batch.count] = batch.local_row * batch.local_bytes + (
+                batch.local.ctypes.data if batch.local_bytes else 0
+            )
+        lives = np.zeros(self.warps * WARP, np.bool_)
+        lives[: batch.count] = machine.live
+        self.lives = np.packbits(lives, bitorder="little").view(np.uint32)
+        self.numbers = numbers
+        end = Point(len(activation.decoded.blocks), 0)
+        ended = text.exits.index(end) + EXIT if activation.caller is None and end in text.exits else -1
+        for name, value in (
+            ("count", self.warps),
+            ("file", state.file.ctypes.data),
+            ("pcs", self.pcs.ctypes.data),
+            ("lives", self.lives.ctypes.data),
+            ("numbers", numbers.ctypes.data),
+            ("allstarts", self.starts.ctypes.data),
+            ("alllocals", self.locals.ctypes.data),
+            ("sharedsize", batch.shared_bytes),
+            ("localsize", batch.local_bytes),
+            ("params", batch.params.ctypes.data),
+            ("parambytes", len(batch.params)),
+            ("rejoin", path.region.rejoin),
+            ("ended", ended),
+        ):
+            table[PLACES[name]] = value
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
+        table[accesses.SITES] = self.sites[id(compiled)].ctypes.data
+        return True
+
+    def _look_at_memory(self, compiled: Compiled) -> None:
+        """What is mapped where, as a table."""
+        index = self.memory.index
+        if index is not self.index:
+            known = [one for one in index[1] if type(one) is Mapping]
+            rows = [
+                (one.start, len(one.host), one.host.ctypes.data - one.start, one.is_writable) for one in known
+            ]
+            wrapped = [[int(number) & 2**64 - 1 for number in row] for row in rows]
+            self.ranges = np.array(wrapped, np.uint64).reshape(-1, 4)
+            self.index, self.held = index, known
+            self.sites.clear()
+        if id(compiled) not in self.sites:
+            self.sites[id(compiled)] = np.zeros((max(1, compiled.text.sites), accesses.SITE_WORDS), np.int64)
+
+    def _part(self, path: Path, compiled: Compiled, codes: Any) -> int:
+        """Threads go on where they have left: together, or as paths of their own."""
+        from hcq.emu.nv.shader.native_text import EXIT
+
+        text, machine = compiled.text, self.machine
+        here = codes if path.mask is None else codes[path.mask]
+        least, most = int(here.min()), int(here.max())
+        found = [least] if least == most else np.unique(here).tolist()
+        points = list(text.entries)
+        parts = []
+        for code in found:
+            point = points[code] if code < EXIT else text.exits[code - EXIT]
+            parts.append((code, point))
+        if len(parts) == 1:
+            self._place(path, *parts[0], text)
+            if found[0] < EXIT:
+                machine.give_way(path)
+            return path.pc
+        region = machine.take_out(path)
+        region.pending += len(parts) - 1
+        is_spent = False
+        for code, point in parts:
+            mask = path.full_mask & (codes == code)
+            made = Path(machine.batch, region, point.block, mask, int(np.count_nonzero(mask)), path.turns)
+            self._place(made, code, point, text)
+            if code < EXIT:
+                made.turns += 1
+                is_spent = True
+            machine.go(made, point.block)
+        if is_spent:
+            machine.release()
+        return SPLIT
+
+    def _place(self, path: Path, code: int, point: Point, text: Text) -> None:
+        path.pc, path.step = point.block, point.step
+        path.is_left = code >= len(text.entries) and point in text.troubles
+
+
+def _nowhere() -> int:
+    from hcq.emu.nv.shader.native_text import NOWHERE
+
+    return NOWHERE
+
+
+def compile_function(
+    decoded: Decoded, is_aligned: bool, shared_window: int, local_window: int
+) -> Compiled | None:
+    """Machine code for a function; None where none of it can be compiled."""
+    from hcq.emu.nv.shader.native_text import Translator
+
+    text = Translator(decoded, is_aligned, (shared_window, local_window)).translate()
+    if "code" in config.current().debug:
+        names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
+        sys.stderr.write(
+            f"hcq: {decoded.function.name} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
+        )
+    if not text.entries:
+        return None
+    return Compiled(text, assemble.Assembled(text.ir), list(text.layout.offsets), text.layout.written)
