@@ -252,8 +252,8 @@ class Native:
             batch.steps += int(table[PLACES["executed"]])
             if batch.steps > machine.check_at:
                 machine.check_time(path, path.activation.decoded.blocks[path.pc].line)
-            waiting = codes < EXIT
-            if not waiting.any() or not alone:
+            here = codes if path.mask is None else codes[path.mask]
+            if not alone or here.max() >= EXIT:
                 return codes
             rows = np.where(self.pcs < EXIT, self.pcs, -1).reshape(self.warps, WARP)
             most = rows.max(axis=1, keepdims=True)
@@ -294,6 +294,7 @@ class Native:
             ("allstarts", self.starts.ctypes.data),
             ("alllocals", self.locals.ctypes.data),
             ("sharedsize", batch.shared_bytes),
+            ("storedsize", 0 if batch.thread_copies.are_under_way else batch.shared_bytes),
             ("localsize", batch.local_bytes),
             ("params", batch.params.ctypes.data),
             ("parambytes", len(batch.params)),

@@ -218,7 +218,7 @@ def _four_of(four: str, texts: list[str], stem: str) -> list[str]:
     return [*lines, f"  ret {four} {made}"]
 
 
-# functions that a program has when it calls them, those that others call last
+# functions that a program has when it or one of those before calls them
 SOMETIMES = {"@fetchx4": _rows()}
 SOMETIMES |= {f"@fetch{bits}": _fetch(bits) for bits in (8, 16, 32, 64)}
 SOMETIMES |= {f"@keep{bits}": _keep(bits) for bits in (8, 16, 32, 64)}
@@ -297,10 +297,14 @@ class Access:
     def _add(self, at: str, more: str) -> str:
         return self.w.say(f"add {AT} {at}, {more}", True)
 
-    def shared(self, at: str, size: int) -> str:
+    def _shared_size(self, is_write: bool) -> str:
+        """None for stores while copies of threads to shared memory are under way: who wins is the interpreter's."""
+        return "%storedsize" if is_write else "%sharedsize"
+
+    def shared(self, at: str, size: int, is_write: bool) -> str:
         """Addresses in the block's shared memory."""
         w = self.w
-        inside = self._within(at, "%sharedsize", size)
+        inside = self._within(at, self._shared_size(is_write), size)
         outside = w.say(f"xor <{WARP} x i1> {inside}, splat (i1 true)", True)
         self._leave_if(self._some(outside), "in")
         return self._add(at, self._shared_start())
@@ -337,7 +341,7 @@ class Access:
         there = self._add(at, delta)
         if is_generic:
             for window, extent, begin in (
-                (self.windows[0], "%sharedsize", self._shared_start()),
+                (self.windows[0], self._shared_size(is_write), self._shared_start()),
                 (self.windows[1], "%localsize", self._local_start()),
             ):
                 own = w.say(f"sub {AT} {at}, splat (i64 {window})", True)
@@ -366,12 +370,13 @@ class Access:
         text = self._lanes(at)
         if where in (spaces.GLOBAL, spaces.GENERIC):
             self._check_alignment(text, size)
-            return self.everywhere(text, size, is_write, where is spaces.GENERIC)
+            is_generic = where is spaces.GENERIC and size <= spaces.MOST_BYTES
+            return self.everywhere(text, size, is_write, is_generic)
         if size > spaces.MOST_BYTES:
             raise NotTraced("an access of more than 16 bytes to memory that is not global")
         self._check_alignment(text, size)
         if where is spaces.SHARED:
-            return self.shared(text, size)
+            return self.shared(text, size, is_write)
         if where is spaces.LOCAL:
             return self.local(text, size)
         raise NotTraced("parameters of each thread")

@@ -44,7 +44,7 @@ FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeErr
 # what the code is passed, 64 bits each, behind what accesses.py has names for
 FIELDS = (
     ("count", "i64"), ("file", "ptr"), ("pcs", "ptr"), ("lives", "ptr"), ("numbers", "ptr"), ("allstarts", "ptr"),
-    ("alllocals", "ptr"), ("sharedsize", "i64"), ("localsize", "i64"), ("params", "ptr"), ("parambytes", "i64"),
+    ("alllocals", "ptr"), ("sharedsize", "i64"), ("storedsize", "i64"), ("localsize", "i64"), ("params", "ptr"), ("parambytes", "i64"),
     ("most", "i64"), ("rejoin", "i64"), ("ended", "i64"), ("executed", "i64"),
 )  # fmt: skip
 PLACES = {name: accesses.TABLE_WORDS + number for number, (name, _) in enumerate(FIELDS)}
@@ -221,7 +221,7 @@ class Translator:
         source, w = block.source, self.w
         assert source is not None
         if source.skip_guard is not None:
-            guard, wanted = source.skip_guard, source.skip_guard.negated
+            guard, wanted = source.skip_guard, not source.skip_guard.negated
         elif block.end is None or source.end is None:
             w.lines.append(f"br label %{self._goto(block.next[0], number)}")
             return
@@ -374,7 +374,7 @@ class Translator:
                 f"  %{name} = load {kind}, ptr %p_{name}",
             ]
         needed: list[str] = []
-        for name, one in reversed(SOMETIMES.items()):
+        for name, one in SOMETIMES.items():
             if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
                 needed.insert(0, one)
         heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]
