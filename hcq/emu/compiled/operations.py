@@ -177,7 +177,7 @@ def root(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
         raise NotTraced(f"{name} of {x.dtype}")
     if x.dtype.itemsize == 2:
         return w.convert(root(w, name, _singles(w, inputs), None), x.dtype)
-    return w.unary_intrinsic("sqrt", x)
+    return w.unary_intrinsic("sqrt", x if kind is None else w.convert(x, np.dtype(kind)))
 
 
 def is_nan(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:

@@ -132,13 +132,16 @@ class Symbol(NDArrayOperatorsMixin):
         whole = slice(None)
         if isinstance(key, Symbol) and key.dtype == np.bool_ and key.is_vector == self.is_vector:
             return self
+        if isinstance(key, Symbol):
+            picked: Symbol = self.writer.picked(self, key)
+            return picked
+        if isinstance(key, np.ndarray) and key.dtype.kind in "iu" and key.size > 1:
+            picked = self.writer.picked(self, self.writer.constant(key, key.dtype))
+            return picked
         if key is Ellipsis or (not isinstance(key, np.ndarray) and key in ((whole, None), whole)):
             return self
         if isinstance(key, int) and not key and not self.is_vector:  # of the only wave
             return self
-        if isinstance(key, Symbol):
-            picked: Symbol = self.writer.picked(self, key)
-            return picked
         raise NotTraced("some of the lanes")
 
     def _refuse(self, *arguments: Any) -> Any:
