@@ -109,7 +109,7 @@ class Machine:
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])
-            return value.astype(scalar)
+            return value.astype(scalar, copy=False)
         if name in decoded.offsets:
             at = local_base + decoded.offsets[name]
         else:
@@ -141,6 +141,8 @@ class Machine:
                 fault.waves = warps_of(self, fault.line)
                 raise
             self.batch.copies.finish()
+            if self.native is not None:
+                self.native.end()
 
     def _pick(self) -> Path:
         if self.schedule is not None:

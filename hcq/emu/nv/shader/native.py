@@ -15,7 +15,7 @@ Registers are in the warps' memory while compiled code runs, and come to the int
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,35 +38,59 @@ BEGIN_NS = 40_000_000  # and for a function
 STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for each lane of it
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
 SPLIT = -1
+MOST_STATES = 4  # that a function keeps for its next calls
 
 
 @dataclass
 class Compiled:
-    """A function's machine code. read, written: slots that it has in a warp's memory."""
+    """A function's machine code.
+
+    read, written   slots that it has in a warp's memory
+    unread          of those: registers whose first values nobody reads
+    states          that are not in use
+    """
 
     text: Text
     code: assemble.Assembled
     read: list[int]
     written: set[int]
+    unread: list[int]
+    states: list[State] = field(default_factory=list)
 
 
 class State:
     """Registers of one call of a function, for compiled code: each warp's side by side."""
 
-    def __init__(self, compiled: Compiled, warps: int, count: int) -> None:
+    def __init__(self, compiled: Compiled, warps: int) -> None:
         layout = compiled.text.layout
-        self.compiled, self.count, self.warps = compiled, count, warps
+        self.compiled, self.count, self.warps = compiled, 0, warps
         self.size = max(64, layout.size_bytes)
-        whole = np.empty(warps * self.size + 64, np.uint8)
+        whole = np.zeros(warps * self.size + 64, np.uint8)
         start = -whole.ctypes.data % 64
         self.file = whole[start : start + warps * self.size].reshape(warps, self.size)
         self.seen: dict[int, Any] = {}  # by slot: the array that the file has the same numbers as
         self.stale: set[int] = set()  # slots that only the file is right about
+        self.views: dict[int, Any] = {}
+
+    def begin(self, registers: Registers, count: int) -> None:
+        """A call begins. What others have left is there where the same arrays are; first values are mostly not read."""
+        self.count = count
+        self.stale.clear()
+        first = self.compiled.text.layout.decoded.first
+        for slot in self.compiled.written:
+            self.seen.pop(slot, None)
+        for slot in self.compiled.unread:
+            if registers[slot] is first[slot]:
+                self.seen[slot] = first[slot]
 
     def _rows(self, slot: int, dtype: Any) -> Any:
-        at = self.compiled.text.layout.offsets[slot]
-        size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
-        return self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
+        rows = self.views.get(slot)
+        if rows is None:
+            at = self.compiled.text.layout.offsets[slot]
+            size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
+            rows = self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
+            self.views[slot] = rows
+        return rows
 
     def push(self, registers: Registers) -> None:
         """Give compiled code what the interpreter has changed."""
@@ -160,9 +184,24 @@ class Native:
     def _state(self, activation: Activation, compiled: Compiled) -> State:
         state: State | None = activation.native
         if state is None or state.compiled is not compiled:
-            state = activation.native = State(compiled, self.warps, self.machine.batch.count)
+            free = next((one for one in list(compiled.states) if one.warps == self.warps), None)
+            if free is not None:
+                try:
+                    compiled.states.remove(free)
+                except ValueError:  # another thread was faster
+                    free = None
+            state = activation.native = free or State(compiled, self.warps)
+            state.begin(activation.registers, self.machine.batch.count)
             self.states.append((activation, state))
         return state
+
+    def end(self) -> None:
+        """The batch is over: other ones may use what it has used."""
+        for activation, state in self.states:
+            activation.native = None
+            if len(state.compiled.states) < MOST_STATES:
+                state.compiled.states.append(state)
+        self.states.clear()
 
     # -- what the interpreter runs
 
@@ -379,4 +418,6 @@ def compile_function(
         )
     if not text.entries:
         return None
-    return Compiled(text, assemble.Assembled(text.ir), list(text.layout.offsets), text.layout.written)
+    read = list(text.layout.offsets)
+    unread = [slot for slot in read if slot not in text.layout.late and slot not in text.first_read]
+    return Compiled(text, assemble.Assembled(text.ir), read, text.layout.written, unread)

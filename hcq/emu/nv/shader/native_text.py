@@ -61,6 +61,7 @@ class Text:
     exits: list[Point] = field(default_factory=list)  # by the number of a way out
     troubles: set[Point] = field(default_factory=set)  # of these: the interpreter must run something first
     sites: int = 0
+    first_read: set[int] = field(default_factory=set)  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,7 +88,7 @@ class Translator:
         self.can = [self._traced(block) for block in self.decoded.blocks]
         points = [point for number in ordered(self.sources) for point in self._points(number)]
         text.entries = {point: number for number, point in enumerate(points)}
-        text.sites = 0
+        text.sites, text.first_read = 0, self.live[Point(0, 0)]
         self.leaves.clear()
         text.exits.clear()
         text.troubles.clear()
