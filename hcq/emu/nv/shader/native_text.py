@@ -77,7 +77,7 @@ class Translator:
         self.live = lives(self.sources, decoded)
         self.rejoins = {block.rejoin for block in decoded.blocks}
         self.leaves: dict[int, str] = {}
-        self.here = Point(0, 0)
+        self.here = self.safe = Point(0, 0)
         self.once = self._written_once()
 
     def translate(self) -> Text:
@@ -172,7 +172,7 @@ class Translator:
         block, number = self.decoded.blocks[point.block], self.text.entries[point]
         assert block.source is not None
         self._begin()
-        w, self.here = self.w, point
+        w, self.here, self.safe = self.w, point, point
         can = self.can[point.block]
         if not point.step:
             left = w.say("load i64, ptr %fuel", False)
@@ -304,12 +304,21 @@ class Translator:
             raise
 
     def _memory(self, instruction: Instruction) -> None:
-        self.registers.flush(self.live[self.here])
-        self.text.troubles.add(self.here)
-        access = Access(self.w, self.registers, self.windows, self.text.sites, lambda: self._leave(self.here))
+        """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
+        is_store = instruction.opcode == "st"
+        if is_store:
+            self.registers.flush(self.live[self.here])
+            self.safe = self.here
+        self.text.troubles.add(self.safe)
+        safe = self.safe
+        access = Access(
+            self.w, self.registers, self.windows, self.text.sites, is_store, lambda: self._leave(safe)
+        )
         self.text.sites += 1
         code = Code(self.lowering, instruction)
-        (native_memory.store if instruction.opcode == "st" else native_memory.load)(code, access)
+        (native_memory.store if is_store else native_memory.load)(code, access)
+        if is_store:  # what is stored is not stored again
+            self.safe = Point(self.here.block, self.here.step + 1)
 
     # -- the function around the nodes
 

@@ -35,7 +35,7 @@ class Layout:
     """
 
     def __init__(self, decoded: Decoded, is_aligned: bool) -> None:
-        self.decoded = decoded
+        self.decoded, self.is_aligned = decoded, is_aligned
         self.offsets: dict[int, int] = {}  # bytes, by slot
         self.size_bytes = 0
         self.late: dict[int, Name] = dict(decoded.late)
