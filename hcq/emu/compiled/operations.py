@@ -278,9 +278,7 @@ def quotient(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol
     zero, one = np.zeros(1, dtype), np.ones(1, dtype)
     is_zero = w.compare("eq", b, zero)
     # sizes, without signs: the least number by -1 would stop the processor
-    x, y = (
-        w.convert(absolute(w, "absolute", (v,), None), unsigned) for v in (a, w.select(is_zero, one, b))
-    )
+    x, y = (w.convert(absolute(w, "absolute", (v,), None), unsigned) for v in (a, w.select(is_zero, one, b)))
     whole = w.convert(_whole_quotient(w, x, y), dtype)
     if name != "floor_divide":
         rest = w.binary("sub", dtype, w.convert(x, dtype), w.binary("mul", dtype, whole, w.convert(y, dtype)))

@@ -120,7 +120,9 @@ class State:
         for slot in self.stale.intersection(slots):
             rows = self._rows(slot, registers[slot].dtype)
             if registers[slot].dtype == np.bool_:
-                flat = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), bitorder="little").view(np.bool_)
+                flat = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), bitorder="little").view(
+                    np.bool_
+                )
             else:
                 flat = np.ascontiguousarray(rows).reshape(-1)
             registers[slot] = self.seen[slot] = flat.reshape(-1)[: self.count]
@@ -289,15 +291,23 @@ class Native:
             table[PLACES["executed"]] = 0
             compiled.code.run(native.address_of(table.data))
             batch.steps += int(table[PLACES["executed"]])
-            if batch.steps > machine.check_at:
-                machine.check_time(path, path.activation.decoded.blocks[path.pc].line)
             here = codes if path.mask is None else codes[path.mask]
+            if batch.steps > machine.check_at:
+                self._check_time(path, compiled, int(here.min()))
             if not alone or here.max() >= EXIT:
                 return codes
             rows = np.where(self.pcs < EXIT, self.pcs, -1).reshape(self.warps, WARP)
             most = rows.max(axis=1, keepdims=True)
             if ((rows >= 0) & (rows != most)).any():
                 return codes  # threads of a warp may wait for one another
+
+    def _check_time(self, path: Path, compiled: Compiled, code: int) -> None:
+        """Is the budget spent, does anybody ask? For reports the path is where its first threads are."""
+        points = list(compiled.text.entries)
+        before = path.pc
+        path.pc = points[code].block if code < len(points) else before
+        self.machine.check_time(path, path.activation.decoded.blocks[path.pc].line)
+        path.pc = before
 
     def _prepare(self, path: Path, compiled: Compiled, state: State) -> bool:
         """Tell compiled code where everything is."""

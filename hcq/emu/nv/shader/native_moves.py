@@ -164,7 +164,9 @@ def _columns(bits: int, count: int, lanes: int, source: str, stem: str) -> tuple
     lines, found = [], []
     for number in range(count):
         order = ", ".join(f"i32 {count * lane + number}" for lane in range(lanes))
-        lines.append(f"  %{stem}{number} = shufflevector {row} {source}, {row} poison, <{lanes} x i32> <{order}>")
+        lines.append(
+            f"  %{stem}{number} = shufflevector {row} {source}, {row} poison, <{lanes} x i32> <{order}>"
+        )
         found.append(f"%{stem}{number}")
     return lines, found
 
@@ -322,7 +324,11 @@ def _put(bits: int, count: int, lanes: int) -> str:
     else:
         lines += [
             f"  store {row} {x}, ptr %kept, align 64",
-            *_loop(size, lanes, [f"  %one_ = load {one}, ptr %kp, align 1", f"  store {one} %one_, ptr %lp, align 1"]),
+            *_loop(
+                size,
+                lanes,
+                [f"  %one_ = load {one}, ptr %kp, align 1", f"  store {one} %one_, ptr %lp, align 1"],
+            ),
         ]
     lines += ["  ret i1 true", "nothing:", "  ret i1 true", "bad:", "  ret i1 false", "}"]
     return "\n".join(lines)

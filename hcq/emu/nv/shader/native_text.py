@@ -61,7 +61,9 @@ class Text:
     exits: list[Point] = field(default_factory=list)  # by the number of a way out
     troubles: set[Point] = field(default_factory=set)  # of these: the interpreter must run something first
     sites: int = 0
-    first_read: set[int] = field(default_factory=set)  # registers that are read before anything is written there
+    first_read: set[int] = field(
+        default_factory=set
+    )  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
 
 
@@ -71,7 +73,9 @@ class Translator:
     def __init__(self, decoded: Decoded, is_aligned: bool, windows: tuple[int, int]) -> None:
         assert decoded.lowering is not None
         self.decoded, self.lowering, self.windows = decoded, decoded.lowering, windows
-        self.sources: list[BasicBlock] = [block.source for block in decoded.blocks if block.source is not None]
+        self.sources: list[BasicBlock] = [
+            block.source for block in decoded.blocks if block.source is not None
+        ]
         self.text = Text(Layout(decoded, is_aligned))
         self.w = StraightWriter(WARP)
         self.live = lives(self.sources, decoded)

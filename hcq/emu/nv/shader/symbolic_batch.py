@@ -24,7 +24,16 @@ from hcq.emu.nv.shader.syntax import Symbol as Name
 
 BOOL, U64 = np.dtype(bool), np.dtype(np.uint64)
 # special registers that all threads of a launch share; the others differ from thread to thread, or from block to block
-COMMON = ("%ntid", "%nctaid", "%nclusterid", "%cluster_nctaid", "%nwarpid", "%nsmid", "%dynamic_smem", "%total_smem")
+COMMON = (
+    "%ntid",
+    "%nctaid",
+    "%nclusterid",
+    "%cluster_nctaid",
+    "%nwarpid",
+    "%nsmid",
+    "%dynamic_smem",
+    "%total_smem",
+)
 OF_BLOCK = ("%ctaid", "%clusterid")
 
 
@@ -40,7 +49,9 @@ class Layout:
         self.size_bytes = 0
         self.late: dict[int, Name] = dict(decoded.late)
         self.numbers: dict[int, int] = {}  # slots that a launch has one number for, by their place in a table
-        self.uniform: set[int] = set()  # registers that the first block gives one number for all threads of a warp
+        self.uniform: set[int] = (
+            set()
+        )  # registers that the first block gives one number for all threads of a warp
         self.written: set[int] = set()
         if is_aligned:
             self.uniform |= {slot for slot, name in self.late.items() if name.name.startswith(OF_BLOCK)}
@@ -91,8 +102,10 @@ class Registers:
             place = layout.numbers.setdefault(slot, len(layout.numbers))
             at = w.say(f"getelementptr i64, ptr %numbers, i64 {place}", False)
             whole = w.say(f"load i64, ptr {at}", False)
-            return w.symbol(f"trunc i64 {whole} to {kind}", dtype, False) if kind != "i64" else Symbol(
-                w, whole, dtype, False
+            return (
+                w.symbol(f"trunc i64 {whole} to {kind}", dtype, False)
+                if kind != "i64"
+                else Symbol(w, whole, dtype, False)
             )
         at = w.say(f"getelementptr i8, ptr %own, i64 {layout.offset(slot)}", False)
         if dtype == BOOL:
@@ -160,4 +173,3 @@ class SymbolicGroup:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NotTraced(f"a group's {name}")
-

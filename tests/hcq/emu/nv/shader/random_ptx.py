@@ -18,7 +18,14 @@ from tests.hcq.emu.nv.shader.running import HEADER, Launch
 
 THREADS, REGISTERS, OUTPUTS = 96, 4, 4
 # letters of registers: their PTX type, their bytes
-KINDS = {"r": ("b32", 4), "d": ("b64", 8), "h": ("b16", 2), "f": ("f32", 4), "e": ("f64", 8), "p": ("pred", 0)}
+KINDS = {
+    "r": ("b32", 4),
+    "d": ("b64", 8),
+    "h": ("b16", 2),
+    "f": ("f32", 4),
+    "e": ("f64", 8),
+    "p": ("pred", 0),
+}
 
 
 class Form(NamedTuple):
@@ -38,7 +45,11 @@ def _forms() -> list[Form]:
 
     for letter, bits in (("r", 32), ("d", 64), ("h", 16)):
         u, s = f"u{bits}", f"s{bits}"
-        of(f"add.{u} sub.{u} mul.lo.{u} mul.hi.{u} mul.hi.{s} div.{u} div.{s} rem.{u} rem.{s}", letter, 2 * letter)
+        of(
+            f"add.{u} sub.{u} mul.lo.{u} mul.hi.{u} mul.hi.{s} div.{u} div.{s} rem.{u} rem.{s}",
+            letter,
+            2 * letter,
+        )
         of(f"min.{u} min.{s} max.{u} max.{s} and.b{bits} or.b{bits} xor.b{bits}", letter, 2 * letter)
         of(f"neg.{s} abs.{s} not.b{bits} cnot.b{bits}", letter, letter)
         of(f"shl.b{bits} shr.{u} shr.{s}", letter, letter + "r")
@@ -72,11 +83,30 @@ def _forms() -> list[Form]:
     of("and.pred or.pred xor.pred", "p", "pp")
     of("not.pred mov.pred", "p", "p")
     for letter, kind in (("f", "f32"), ("e", "f64")):
-        of(f"add.{kind} sub.{kind} mul.{kind} min.{kind} max.{kind} div.rn.{kind} copysign.{kind}", letter, 2 * letter)
+        of(
+            f"add.{kind} sub.{kind} mul.{kind} min.{kind} max.{kind} div.rn.{kind} copysign.{kind}",
+            letter,
+            2 * letter,
+        )
         of(f"fma.rn.{kind}", letter, 3 * letter)
         of(f"neg.{kind} abs.{kind} sqrt.rn.{kind} rcp.rn.{kind}", letter, letter)
         of(f"selp.{kind}", letter, 2 * letter + "p")
-        for test in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
+        for test in (
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "equ",
+            "neu",
+            "ltu",
+            "leu",
+            "gtu",
+            "geu",
+            "num",
+            "nan",
+        ):
             of(f"setp.{test}.{kind}", "p", 2 * letter)
         for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
             of(f"testp.{what}.{kind}", "p", letter)
@@ -124,8 +154,10 @@ FLOATING = ("f16", "f16x2", "bf16", "bf16x2")
 def makes_narrow_floats(form: Form) -> bool:
     """Whether a register of bits holds floats of 16 bits."""
     words = form.name.split(".")
-    return words[0] not in ("setp", "cvt") and bool(set(words) & set(FLOATING)) or form.name.startswith(
-        ("cvt.rn.f16", "cvt.rz.f16", "cvt.rn.bf16")
+    return (
+        words[0] not in ("setp", "cvt")
+        and bool(set(words) & set(FLOATING))
+        or form.name.startswith(("cvt.rn.f16", "cvt.rz.f16", "cvt.rn.bf16"))
     )
 
 
@@ -145,9 +177,13 @@ def begin() -> str:
     for letter, (kind, size) in KINDS.items():
         for number in range(REGISTERS):
             if not size:
-                lines.append(f"and.b32 %t4, %r{number}, {1 << number + 3}; setp.ne.u32 %{letter}{number}, %t4, 0;")
+                lines.append(
+                    f"and.b32 %t4, %r{number}, {1 << number + 3}; setp.ne.u32 %{letter}{number}, %t4, 0;"
+                )
                 continue
-            lines.append(f"mad.wide.u32 %a2, %t3, {size}, %a0; ld.global.{kind} %{letter}{number}, [%a2+{at}];")
+            lines.append(
+                f"mad.wide.u32 %a2, %t3, {size}, %a0; ld.global.{kind} %{letter}{number}, [%a2+{at}];"
+            )
             at += size * THREADS
     return "\n".join(lines)
 
@@ -171,14 +207,20 @@ def inputs(seed: int) -> np.ndarray[Any, Any]:
     parts = []
     for letter, (_, size) in KINDS.items():
         for _ in range(REGISTERS if size else 0):
-            bits = rng.integers(0, 1 << 8 * size, THREADS, f"u{size}", endpoint=False) if size < 8 else rng.integers(
-                0, 1 << 64, THREADS, np.uint64
+            bits = (
+                rng.integers(0, 1 << 8 * size, THREADS, f"u{size}", endpoint=False)
+                if size < 8
+                else rng.integers(0, 1 << 64, THREADS, np.uint64)
             )
             small = rng.integers(0, 70, THREADS).astype(f"u{size}")
             mixed = np.where(rng.random(THREADS) < 0.3, small, bits).astype(f"u{size}")
             if letter in "fe":
-                usual = (rng.standard_normal(THREADS) * 2.0 ** rng.integers(-20, 40, THREADS)).astype(f"f{size}")
-                special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, 1e-40, 3e9, -2147483648.5], f"f{size}")
+                usual = (rng.standard_normal(THREADS) * 2.0 ** rng.integers(-20, 40, THREADS)).astype(
+                    f"f{size}"
+                )
+                special = np.array(
+                    [0, -0.0, np.inf, -np.inf, np.nan, 1, 1e-40, 3e9, -2147483648.5], f"f{size}"
+                )
                 pick = special[rng.integers(0, len(special), THREADS)]
                 floats = np.where(rng.random(THREADS) < 0.2, pick, usual)
                 mixed = np.where(rng.random(THREADS) < 0.15, mixed, floats.view(f"u{size}"))
@@ -199,7 +241,11 @@ def instructions(seed: int, forms: list[Form]) -> tuple[str, list[tuple[str, str
         target = f"%{form.result}{used[form.result]}"
         used[form.result] += 1
         is_of_warp = ".sync" in form.name
-        guard = f"@{rng.choice(['', '!'])}%p{rng.integers(REGISTERS)} " if rng.random() < 0.3 and not is_of_warp else ""
+        guard = (
+            f"@{rng.choice(['', '!'])}%p{rng.integers(REGISTERS)} "
+            if rng.random() < 0.3 and not is_of_warp
+            else ""
+        )
         lines.append(f"{guard}{form.name} {target}, {', '.join(sources)}{form.tail};")
         results.append((form.result, target))
         if form.result in "rdhp" and not makes_narrow_floats(form) and not is_of_warp:
@@ -223,7 +269,9 @@ def branches(seed: int) -> tuple[str, list[tuple[str, str]]]:
 
     def simple() -> str:
         a, b, c = rng.integers(0, 6, 3)
-        name = rng.choice(["add.u32", "sub.u32", "xor.b32", "mul.lo.u32", "max.u32", "shfl", "shared", "vote"])
+        name = rng.choice(
+            ["add.u32", "sub.u32", "xor.b32", "mul.lo.u32", "max.u32", "shfl", "shared", "vote"]
+        )
         if name == "shfl":
             return f"activemask.b32 %t9; xor.b32 %r{a}, %r{a}, %r{b};"
         if name == "shared":
@@ -258,11 +306,15 @@ def branches(seed: int) -> tuple[str, list[tuple[str, str]]]:
                     part(depth - 1),
                     f"sub.u32 %r{counter}, %r{counter}, 1; setp.ne.u32 %q{counter}, %r{counter}, 0;",
                     f"@%q{counter} bra {label};",
-                    "shfl.sync.bfly.b32 %t8, %r0, 1, 31, 0xFFFFFFFF; add.u32 %r1, %r1, %t8;" if depth == 3 else "",
+                    "shfl.sync.bfly.b32 %t8, %r0, 1, 31, 0xFFFFFFFF; add.u32 %r1, %r1, %t8;"
+                    if depth == 3
+                    else "",
                 ]
         return "\n".join(lines)
 
-    body = "mov.u32 %r4, %t0; mov.u32 %r5, %t3; setp.gt.u32 %p4, %t0, 13; setp.lt.u32 %p5, %r5, 50;\n" + part(3)
+    body = "mov.u32 %r4, %t0; mov.u32 %r5, %t3; setp.gt.u32 %p4, %t0, 13; setp.lt.u32 %p5, %r5, 50;\n" + part(
+        3
+    )
     results = [*(("r", f"%r{number}") for number in range(6)), *(("p", f"%p{number}") for number in range(6))]
     return kernel(body, results), results
 

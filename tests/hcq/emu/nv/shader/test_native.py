@@ -9,6 +9,7 @@ Next     random_ptx.py (the kernels), tests/hcq/emu/amd/shader/test_native.py (t
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,7 +129,9 @@ def test_threads_that_part_and_meet_leave_the_same_bits(seed: int) -> None:
     assert not random_ptx.differences(interpreted, by_machine, results, set())
 
 
-@pytest.mark.parametrize("kind", ["u8", "s8", "u16", "u32", "u64", "v2.u32", "v4.u32", "v2.u64", "v4.u8", "v2.u16"])
+@pytest.mark.parametrize(
+    "kind", ["u8", "s8", "u16", "u32", "u64", "v2.u32", "v4.u32", "v2.u64", "v4.u8", "v2.u16"]
+)
 @pytest.mark.parametrize("pattern", ["beside", "one", "halves", "anywhere"])
 def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
     count, one = (int(kind[1]), kind[3:]) if kind[0] == "v" else (1, kind)
@@ -195,9 +198,10 @@ def test_what_is_not_compiled_is_run_between_what_is(way: str) -> None:
     ran = Ran(body, outputs=129)
     x, y = ran.inputs, np.zeros(128, np.float32)
     half = np.float32(0.5)
-    for _ in range(5):
-        z = ((x + y) * half + x) ** 2
-        y = (y + np.exp2(z)) * half + z - x
+    with np.errstate(over="ignore"):
+        for _ in range(5):
+            z = ((x + y) * half + x) ** 2
+            y = (y + np.exp2(z)) * half + z - x
     assert (ran.out[:128].view(np.float32) == y).all() and ran.out[128] == 640
     assert ran.left == ({"ex2.approx.f32", "atom.global.add.u32"} if way == "always" else set())
 
@@ -229,18 +233,20 @@ def test_a_warp_votes_where_all_of_its_threads_have_come(way: str) -> None:
         ("setp.lt.u32 %p0, %r0, 32; @%p0 bra W; bar.sync 0; W: bar.sync 1; ret;", Deadlock, {}),
     ],
 )
-def test_faults_are_those_of_the_interpreter(body: str, kind: type[KernelFault], options: dict[str, Any]) -> None:
+def test_faults_are_those_of_the_interpreter(
+    body: str, kind: type[KernelFault], options: dict[str, Any]
+) -> None:
     before, texts = config.current(), []
     try:
         for one in ("0", "always"):
             config.use(dataclasses.replace(before, emu_compiled=one))
             with pytest.raises(kind) as info:
                 Ran(body, **options)
-            texts.append((str(info.value), info.value.line, info.value.waves))
+            assert info.value.waves
+            texts.append((str(info.value), info.value.line, info.value.waves[0].instruction))
     finally:
         config.use(before)
-    assert texts[0][:2] == texts[1][:2]
-    assert kind is StepLimit or texts[0] == texts[1]
+    assert texts[0] == texts[1]
 
 
 @both
@@ -271,8 +277,8 @@ def test_a_warp_may_wait_for_another_one_and_a_thread_for_one_of_its_warp(way: s
 
 @compiled
 def test_counters_and_schedules_see_every_instruction(way: str) -> None:
-    assert not Ran(LOOP, tally=Tally()).is_compiled
-    assert not Ran(LOOP, schedule=Schedule(1)).is_compiled
+    assert not Ran(LOOP, tally=Tally("sm_90", 0, "k", (2, 1, 1), (64, 1, 1), 32, 32, 0, 0, 0)).is_compiled
+    assert not Ran(LOOP, schedule=Schedule(random.Random(1))).is_compiled
 
 
 def test_a_kernel_is_compiled_when_it_has_run_for_long() -> None:
@@ -287,7 +293,9 @@ def test_a_kernel_is_compiled_when_it_has_run_for_long() -> None:
 
 def test_a_loop_stands_before_what_follows_it() -> None:
     # the way out is the first that the branch names
-    text = kernel("L: setp.eq.u32 %p0, %r1, 0; @%p0 bra OUT; sub.u32 %r1, %r1, 1; bra.uni L; OUT: add.u32 %r0, 1, 2; ret;")
+    text = kernel(
+        "L: setp.eq.u32 %p0, %r1, 0; @%p0 bra OUT; sub.u32 %r1, %r1, 1; bra.uni L; OUT: add.u32 %r0, 1, 2; ret;"
+    )
     blocks = blocks_of(parse(text).functions["k"])
     order = ordered(blocks)
     after = {block.number for block in blocks for one in block.body if str(one).startswith("add.u32 %r0")}
