@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def _bits(w: Any, mask: Any, axis: Any = None, bitorder: str = "big") -> Symbol:
 class StraightWriter(Writer):
     """Writes code whose vectors have all lanes."""
 
-    functions = {
+    functions: ClassVar[dict[str, Any]] = {
         **FUNCTIONS,
         "packbits": _bits,
         "repeat": same,

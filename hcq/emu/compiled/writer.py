@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ WIDTH = 16  # lanes that one step of a loop takes: a register of AVX-512 of 32-b
 class Writer:
     """The text of one function, as far as it is written."""
 
-    functions = FUNCTIONS
+    functions: ClassVar[dict[str, Any]] = FUNCTIONS
     width = WIDTH
 
     def __init__(self, lanes: int) -> None:

@@ -269,7 +269,7 @@ class Machine:
             self.batch.failed_wait = ""
             self.fruitless += 1
             if self.fruitless > MAX_FRUITLESS:
-                raise endless_wait(self, path, block.line, failed)
+                raise endless_wait(path, block.line, failed)
         elif block.steps:
             self.fruitless = 0
 
@@ -279,7 +279,7 @@ class Machine:
         if asks is not None and asks.is_asked:
             asks.answer(warps_of(self))
         if self.batch.steps > self.step_limit:
-            raise too_long(self, path, line)
+            raise too_long(path, line)
         if self.batch.launch.interrupted is not None and self.batch.launch.interrupted():
             raise Interrupted(
                 f"kernel {self.kernel_name}: stopped at PTX line {line}: it was not wanted any more", line
@@ -556,7 +556,7 @@ class Machine:
             self._split_half_free()
         if self.runnable or self._release_arrived():
             return True
-        raise deadlock(self)
+        raise deadlock(self.waiting)
 
     def _split_half_free(self) -> None:
         """Paths of which only some threads may go on are split."""

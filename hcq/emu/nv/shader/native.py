@@ -6,8 +6,8 @@ Changes  registers, memory, paths; the Decoded, which keeps the machine code
 Next     native_text.py (the code), machine.py (who asks), hcq/emu/compiled/assemble.py (LLVM)
 
 A function is compiled once it has taken the interpreter, by estimate, as long as compiling it would take. Kernels that
-are looked at while they run (counters, races, debuggers), that run under a schedule, that wait for mbarriers, and memory
-behind emulated caches or of other processes are always interpreted.
+are looked at while they run (counters, races, debuggers), that run under a schedule or wait for mbarriers, and memory
+that is behind emulated caches or of other processes, are always the interpreter's.
 
 Registers are in the warps' memory while compiled code runs, and come to the interpreter one by one, when it needs them.
 """
@@ -16,21 +16,24 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from hcq import config
 from hcq.emu.compiled import accesses, assemble
-from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.flow import reads_and_writes
 from hcq.emu.nv.shader.memory import AddressSpace, Mapping
-from hcq.emu.nv.shader.native_order import Point
-from hcq.emu.nv.shader.paths import Activation, Path
+from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, TABLE_WORDS, Point
+from hcq.emu.nv.shader.paths import Activation, Path, Region
+from hcq.emu.nv.shader.program import Program
+from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.schedule import Schedule
 from hcq.system import native
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.shader.machine import Machine
     from hcq.emu.nv.shader.native_text import Text
 
 COMPILE_NS = 4_000_000  # LLVM and this compiler: for each instruction,
@@ -39,6 +42,33 @@ STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for 
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
 SPLIT = -1
 MOST_STATES = 4  # that a function keeps for its next calls
+
+
+class Owner(Protocol):
+    """What this needs of a Machine."""
+
+    program: Program
+    batch: Batch
+    schedule: Schedule | None
+    step_limit: int
+    check_at: int
+    live: Lanes
+    runnable: list[Path]
+
+    def check_time(self, path: Path, line: int) -> None:
+        """Raise when the budget is spent, or nobody wants the kernel any more."""
+
+    def give_way(self, path: Path) -> None:
+        """Others go first."""
+
+    def release(self) -> None:
+        """Threads that have arrived go on."""
+
+    def take_out(self, path: Path) -> Region:
+        """The path ends."""
+
+    def go(self, path: Path, pc: int) -> None:
+        """A path begins."""
 
 
 @dataclass
@@ -129,10 +159,10 @@ class State:
             self.stale.discard(slot)
 
 
-def native_of(machine: Machine) -> Native | None:
+def native_of(machine: Owner) -> Native | None:
     """What runs a machine's paths as machine code; None where they are interpreted."""
     way, memory = config.current().emu_compiled, machine.batch.memory
-    if way not in ("1", "always") or machine.schedule is not None or not machine.batch.launch.tally is None:
+    if way not in ("1", "always") or machine.schedule is not None or machine.batch.launch.tally is not None:
         return None
     if not isinstance(memory, AddressSpace) or not memory.is_plain:
         return None
@@ -144,14 +174,19 @@ def native_of(machine: Machine) -> Native | None:
 class Native:
     """The machine code of a program, for the threads of one batch."""
 
-    def __init__(self, machine: Machine, memory: AddressSpace, is_eager: bool) -> None:
-        from hcq.emu.nv.shader.native_text import TABLE_WORDS
-
+    def __init__(self, machine: Owner, memory: AddressSpace, is_eager: bool) -> None:
         batch = machine.batch
         self.machine, self.memory, self.is_eager = machine, memory, is_eager
-        self.warps = -(-batch.count // WARP)
         width = batch.count // len(batch.blocks)
         self.key = width % WARP == 0, batch.shared_window, batch.local_window
+        self.warps = 0  # until something is compiled
+        self.states: list[tuple[Activation, State]] = []
+        self.needs: dict[tuple[int, int, int, int], frozenset[int]] = {}
+
+    def _arrange(self) -> None:
+        """Tables of all threads, when compiled code runs first."""
+        batch = self.machine.batch
+        self.warps = -(-batch.count // WARP)
         self.table = np.zeros(TABLE_WORDS, np.int64)
         self.pcs = self._aligned(np.int32)
         self.starts = self._aligned(np.int64)
@@ -162,8 +197,6 @@ class Native:
         self.ranges: Any = None
         self.held: Any = None
         self.sites: dict[int, Any] = {}  # by Compiled
-        self.states: list[tuple[Activation, State]] = []
-        self.needs: dict[tuple[int, int, int, int], frozenset[int]] = {}
 
     def _aligned(self, scalar: Any) -> Any:
         count = self.warps * WARP
@@ -228,8 +261,6 @@ class Native:
         """Registers that the interpreter reads, or mixes with new values, in some steps."""
         key = id(decoded), number, begin, end
         if key not in self.needs:
-            from hcq.emu.nv.shader.flow import reads_and_writes
-
             block = decoded.blocks[number]
             assert block.source is not None
             source, slots = block.source, decoded.slots
@@ -265,11 +296,13 @@ class Native:
         node = None if compiled is None else compiled.text.entries.get(Point(path.pc, path.step))
         if compiled is None or node is None:
             return None
+        if not self.warps:
+            self._arrange()
         state = self._state(activation, compiled)
         if not self._prepare(path, compiled, state):
             return None
         count = self.machine.batch.count
-        self.pcs[:] = _nowhere()
+        self.pcs[:] = NOWHERE
         if path.mask is None:
             self.pcs[:count] = node
         else:
@@ -280,8 +313,6 @@ class Native:
 
     def _go_on(self, path: Path, compiled: Compiled) -> Any:
         """Run until all threads have left, or others have to run."""
-        from hcq.emu.nv.shader.native_text import EXIT, PLACES
-
         machine, batch, table = self.machine, self.machine.batch, self.table
         codes = self.pcs[: batch.count]
         alone = len(machine.runnable) == 1 and path.region.parent is None
@@ -311,8 +342,6 @@ class Native:
 
     def _prepare(self, path: Path, compiled: Compiled, state: State) -> bool:
         """Tell compiled code where everything is."""
-        from hcq.emu.nv.shader.native_text import EXIT, PLACES
-
         machine, batch, table, text = self.machine, self.machine.batch, self.table, compiled.text
         activation = path.activation
         registers = activation.registers
@@ -372,8 +401,6 @@ class Native:
 
     def _part(self, path: Path, compiled: Compiled, codes: Any) -> int:
         """Threads go on where they have left: together, or as paths of their own."""
-        from hcq.emu.nv.shader.native_text import EXIT
-
         text, machine = compiled.text, self.machine
         here = codes if path.mask is None else codes[path.mask]
         least, most = int(here.min()), int(here.max())
@@ -406,12 +433,6 @@ class Native:
     def _place(self, path: Path, code: int, point: Point, text: Text) -> None:
         path.pc, path.step = point.block, point.step
         path.is_left = code >= len(text.entries) and point in text.troubles
-
-
-def _nowhere() -> int:
-    from hcq.emu.nv.shader.native_text import NOWHERE
-
-    return NOWHERE
 
 
 def compile_function(

@@ -3,7 +3,8 @@
 In       a load or a store, registers in symbols
 Out      lines that carry it out, or leave off before it
 Changes  the writer
-Next     native_text.py (who asks), spaces.py (what the interpreter does), hcq/emu/compiled/accesses.py (ranges of memory)
+Next     native_text.py (who asks), native_moves.py (what moves numbers), spaces.py (what the interpreter does),
+         hcq/emu/compiled/accesses.py (ranges of memory)
 
 Global memory is in ranges; each access keeps the one that its addresses were in last time. Where there is none, where
 threads reach into several, or an address is no multiple of the size, the interpreter carries the access out, or reports

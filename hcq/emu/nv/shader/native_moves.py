@@ -15,6 +15,7 @@ from hcq.emu.nv.shader.batch import WARP
 
 AT = f"<{WARP} x i64>"
 HALF = WARP // 2
+RANGE = "i64 %start, i64 %limit, i64 %delta, i32 %m) noinline #0 {"
 
 
 def result_of(bits: int, count: int, lanes: int = WARP) -> str:
@@ -187,8 +188,7 @@ def _get(bits: int, count: int, lanes: int) -> str:
         f"declare {row} @llvm.masked.load.{name}.p0(ptr, i32, {wide_mask}, {row})",
         "declare i32 @llvm.ctlz.i32(i32, i1)",
         f"declare {kind} @llvm.masked.gather.v{lanes}i{bits}.v{lanes}p0(<{lanes} x ptr>, i32, {mask}, {kind})",
-        f"define internal {result_of(bits, count, lanes)} @{_name('get', bits, count, lanes)}({at} %at, "
-        "i64 %start, i64 %limit, i64 %delta, i32 %m) noinline #0 {",
+        f"define internal {result_of(bits, count, lanes)} @{_name('get', bits, count, lanes)}({at} %at, {RANGE}",
         f"  %places = alloca {at}, align 64",
         f"  %kept = alloca [{lanes * size} x i8], align 64",
         *_head(size, lanes),
@@ -294,8 +294,7 @@ def _put(bits: int, count: int, lanes: int) -> str:
     lines = [
         f"declare void @llvm.masked.store.{name}.p0({row}, ptr, i32, {wide_mask})",
         "declare i32 @llvm.ctlz.i32(i32, i1)",
-        f"define internal i1 @{_name('put', bits, count, lanes)}({given}, {at} %at, i64 %start, i64 %limit, "
-        "i64 %delta, i32 %m) noinline #0 {",
+        f"define internal i1 @{_name('put', bits, count, lanes)}({given}, {at} %at, {RANGE}",
         f"  %places = alloca {at}, align 64",
         f"  %kept = alloca [{lanes * size} x i8], align 64",
         *joined,

@@ -1,7 +1,8 @@
-"""Which block of a function goes first, and which registers are read later: what compiled code needs to know of it all.
+"""What compiled code and who runs it agree on: numbers of places, a table, which block goes first, what is read later.
 
 In       basic blocks
-Out      `ordered`: the blocks, loops apart so that what follows comes later; `lives`: by place, the registers that are read
+Out      EXIT, PLACES: numbers and a table; `ordered`: the blocks, so that, loops apart, what follows comes later;
+         `lives`: by place, the registers that are read from there on
 Changes  nothing
 Next     native_text.py (who asks), flow.py (basic blocks)
 Source   "weak topological order": the blocks of a loop stand together, so that threads that have left it wait behind it
@@ -11,9 +12,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hcq.emu.compiled import accesses
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import BasicBlock, reads_and_writes
 from hcq.emu.nv.shader.syntax import Instruction
+
+EXIT = 1 << 24  # numbers of ways out begin here
+NOWHERE = 1 << 30  # of threads that take no part
+# what the code is passed, 64 bits each, behind what accesses.py has names for
+FIELDS = (
+    ("count", "i64"), ("file", "ptr"), ("pcs", "ptr"), ("lives", "ptr"), ("numbers", "ptr"), ("allstarts", "ptr"),
+    ("alllocals", "ptr"), ("sharedsize", "i64"), ("storedsize", "i64"), ("localsize", "i64"), ("params", "ptr"),
+    ("parambytes", "i64"), ("most", "i64"), ("rejoin", "i64"), ("ended", "i64"), ("executed", "i64"),
+)  # fmt: skip
+PLACES = {name: accesses.TABLE_WORDS + number for number, (name, _) in enumerate(FIELDS)}
+TABLE_WORDS = accesses.TABLE_WORDS + len(FIELDS)
 
 
 class Point(NamedTuple):
@@ -70,7 +83,7 @@ def _components(blocks: list[BasicBlock], inside: set[int], starts: list[int]) -
                 low[number] = min(low[number], index[one])
         else:
             if low[number] == index[number]:
-                component = []
+                component: list[int] = []
                 while not component or component[-1] != number:
                     component.append(stack.pop())
                     on_stack.discard(component[-1])

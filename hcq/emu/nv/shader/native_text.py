@@ -31,24 +31,14 @@ from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier, reads_and_writes
 from hcq.emu.nv.shader.native_memory import SOMETIMES, Access
-from hcq.emu.nv.shader.native_order import Point, lives, ordered
+from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES, Point, lives, ordered
 from hcq.emu.nv.shader.symbolic_batch import BOOL, Layout, Registers, SymbolicGroup
 from hcq.emu.nv.shader.syntax import Instruction
 from hcq.emu.nv.shader.types import TYPES
 from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
-EXIT = 1 << 24  # numbers of ways out begin here
-NOWHERE = 1 << 30  # of threads that take no part
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
-# what the code is passed, 64 bits each, behind what accesses.py has names for
-FIELDS = (
-    ("count", "i64"), ("file", "ptr"), ("pcs", "ptr"), ("lives", "ptr"), ("numbers", "ptr"), ("allstarts", "ptr"),
-    ("alllocals", "ptr"), ("sharedsize", "i64"), ("storedsize", "i64"), ("localsize", "i64"), ("params", "ptr"), ("parambytes", "i64"),
-    ("most", "i64"), ("rejoin", "i64"), ("ended", "i64"), ("executed", "i64"),
-)  # fmt: skip
-PLACES = {name: accesses.TABLE_WORDS + number for number, (name, _) in enumerate(FIELDS)}
-TABLE_WORDS = accesses.TABLE_WORDS + len(FIELDS)
 
 
 @dataclass
@@ -400,6 +390,7 @@ class Translator:
             for line in accesses.LOOKUP.splitlines()
             if not line.startswith("declare") or line.partition("@")[2].partition("(")[0] not in seen
         ]
+        kind = f"<{WARP} x i32>"
         bytes_ = max(64, self.text.layout.size_bytes)
         return "\n".join(
             [
@@ -435,7 +426,7 @@ class Translator:
                 "  br i1 %stop, label %done, label %choose",
                 "choose:",
                 f"  %firsts = insertelement <{WARP} x i32> poison, i32 %first, i64 0",
-                f"  %every = shufflevector <{WARP} x i32> %firsts, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer",
+                f"  %every = shufflevector {kind} %firsts, {kind} poison, {kind} zeroinitializer",
                 f"  %here = icmp eq <{WARP} x i32> %where, %every",
                 f"  %bits = bitcast <{WARP} x i1> %here to i32",
                 "  store i32 %bits, ptr %mask",

@@ -73,7 +73,8 @@ class Path(Group):
     """
 
     __slots__ = (
-        "region", "activation", "pc", "step", "is_left", "waits_for", "free", "barrier", "expected", "members", "on_wake", "turns", "line",
+        "region", "activation", "pc", "step", "is_left", "waits_for", "free", "barrier", "expected", "members",
+        "on_wake", "turns", "line",
     )  # fmt: skip
 
     def __init__(

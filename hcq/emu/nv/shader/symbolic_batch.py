@@ -1,4 +1,4 @@
-"""A warp in symbols: what the interpreter's steps find in place of registers, a group and a batch while they are traced.
+"""A warp in symbols: what steps find in place of registers, a group and a batch while they are traced.
 
 In       a writer, a decoded function, where each register lies in the warp's memory
 Out      Registers, SymbolicGroup: as a step expects them; lines that read and write registers

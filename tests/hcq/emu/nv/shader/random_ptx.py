@@ -154,10 +154,8 @@ FLOATING = ("f16", "f16x2", "bf16", "bf16x2")
 def makes_narrow_floats(form: Form) -> bool:
     """Whether a register of bits holds floats of 16 bits."""
     words = form.name.split(".")
-    return (
-        words[0] not in ("setp", "cvt")
-        and bool(set(words) & set(FLOATING))
-        or form.name.startswith(("cvt.rn.f16", "cvt.rz.f16", "cvt.rn.bf16"))
+    return (words[0] not in ("setp", "cvt") and bool(set(words) & set(FLOATING))) or form.name.startswith(
+        ("cvt.rn.f16", "cvt.rz.f16", "cvt.rn.bf16")
     )
 
 
