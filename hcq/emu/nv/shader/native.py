@@ -14,6 +14,8 @@ Registers are in the warps' memory while compiled code runs, and come to the int
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,8 +38,8 @@ from hcq.system import native
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.native_text import Text
 
-COMPILE_NS = 4_000_000  # LLVM and this compiler: for each instruction,
-BEGIN_NS = 40_000_000  # and for a function
+COMPILE_NS = 800_000  # LLVM and this compiler: for each instruction,
+BEGIN_NS = 60_000_000  # and for a function
 STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for each lane of it
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
 SPLIT = -1
@@ -76,7 +78,7 @@ class Compiled:
     """A function's machine code.
 
     read, written   slots that it has in a warp's memory
-    unread          of those: registers whose first values nobody reads
+    first           of these, by place: the first value where nobody reads it, else None
     states          that are not in use
     """
 
@@ -84,8 +86,12 @@ class Compiled:
     code: assemble.Assembled
     read: list[int]
     written: set[int]
-    unread: list[int]
+    first: list[Any]
     states: list[State] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.place = {slot: number for number, slot in enumerate(self.read)}
+        self.late = [self.place[slot] for slot in self.text.layout.late if slot in self.place]
 
 
 class State:
@@ -98,20 +104,18 @@ class State:
         whole = np.zeros(warps * self.size + 64, np.uint8)
         start = -whole.ctypes.data % 64
         self.file = whole[start : start + warps * self.size].reshape(warps, self.size)
-        self.seen: dict[int, Any] = {}  # by slot: the array that the file has the same numbers as
+        self.seen = list(compiled.first)  # by place: the array that the file has the same numbers as
         self.stale: set[int] = set()  # slots that only the file is right about
         self.views: dict[int, Any] = {}
 
-    def begin(self, registers: Registers, count: int) -> None:
+    def begin(self, count: int) -> None:
         """A call begins. What others have left is there where the same arrays are; first values are mostly not read."""
         self.count = count
         self.stale.clear()
-        first = self.compiled.text.layout.decoded.first
-        for slot in self.compiled.written:
-            self.seen.pop(slot, None)
-        for slot in self.compiled.unread:
-            if registers[slot] is first[slot]:
-                self.seen[slot] = first[slot]
+        seen = list(self.compiled.first)
+        for place in self.compiled.late:
+            seen[place] = self.seen[place]
+        self.seen = seen
 
     def _rows(self, slot: int, dtype: Any) -> Any:
         rows = self.views.get(slot)
@@ -124,9 +128,11 @@ class State:
 
     def push(self, registers: Registers) -> None:
         """Give compiled code what the interpreter has changed."""
-        for slot in self.compiled.read:
+        read = self.compiled.read
+        changed = map(operator.is_not, map(registers.__getitem__, read), self.seen)
+        for slot in itertools.compress(read, changed):
             array = registers[slot]
-            if slot in self.stale or array is self.seen.get(slot):
+            if slot in self.stale:
                 continue
             rows = self._rows(slot, array.dtype)
             if array.dtype == np.bool_:
@@ -139,7 +145,7 @@ class State:
                 rows[:] = array[0]
             else:
                 rows[:] = self._padded(array).reshape(self.warps, WARP)
-            self.seen[slot] = array
+            self.seen[self.compiled.place[slot]] = array
 
     def _padded(self, array: Any) -> Any:
         missing = self.warps * WARP - len(array)
@@ -155,7 +161,7 @@ class State:
                 )
             else:
                 flat = np.ascontiguousarray(rows).reshape(-1)
-            registers[slot] = self.seen[slot] = flat.reshape(-1)[: self.count]
+            registers[slot] = self.seen[self.compiled.place[slot]] = flat.reshape(-1)[: self.count]
             self.stale.discard(slot)
 
 
@@ -226,7 +232,7 @@ class Native:
                 except ValueError:  # another thread was faster
                     free = None
             state = activation.native = free or State(compiled, self.warps)
-            state.begin(activation.registers, self.machine.batch.count)
+            state.begin(self.machine.batch.count)
             self.states.append((activation, state))
         return state
 
@@ -450,5 +456,6 @@ def compile_function(
     if not text.entries:
         return None
     read = list(text.layout.offsets)
-    unread = [slot for slot in read if slot not in text.layout.late and slot not in text.first_read]
-    return Compiled(text, assemble.Assembled(text.ir), read, text.layout.written, unread)
+    known = {*text.layout.late, *text.first_read}
+    first = [None if slot in known else decoded.first[slot] for slot in read]
+    return Compiled(text, assemble.Assembled(text.ir), read, text.layout.written, first)
