@@ -172,7 +172,7 @@ def native_of(machine: Owner) -> Native | None:
         return None
     if not isinstance(memory, AddressSpace) or not memory.is_plain:
         return None
-    if machine.program.entry.lowering is None or machine.program.waits or assemble.tools() is None:
+    if machine.program.entry.lowering is None or machine.program.waits:
         return None
     return Native(machine, memory, is_eager=way == "always")
 
@@ -444,7 +444,9 @@ class Native:
 def compile_function(
     decoded: Decoded, is_aligned: bool, shared_window: int, local_window: int
 ) -> Compiled | None:
-    """Machine code for a function; None where none of it can be compiled."""
+    """Machine code for a function; None where none of it can be compiled, or LLVM is not installed."""
+    if assemble.tools() is None:  # it is asked here: loading it takes longer than most kernels
+        return None
     from hcq.emu.nv.shader.native_text import Translator
 
     text = Translator(decoded, is_aligned, (shared_window, local_window)).translate()
