@@ -38,12 +38,15 @@ PTX = """.version 8.3
 .visible .entry k(.param .u64 cell) { .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .f32 %f<4>; .reg .pred %p;
 mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0; ld.param.u64 %d0, [cell];
 """
+FMA = "fma.rn.f32 %f1, %f1, %f0, %f0; " * 8
 OPERATIONS = ("matmul", "matmul-512", "elementwise", "sum", "softmax", "sort")
-ATOMICS = {
+KERNELS = {
     "atomic-exch": "atom.global.exch.b32 %r2, [%d0], %r0; xor.b32 %r2, %r2, %r0; st.global.u32 [%d0+4], %r2;",
     "atomic-float": "cvt.rn.f32.u32 %f0, %r0; red.global.add.f32 [%d0], %f0;",
     "cas-loop": "ld.global.u32 %r2, [%d0]; A: add.u32 %r3, %r2, 3; atom.global.cas.b32 %r4, [%d0], %r2, %r3;"
     " setp.ne.u32 %p, %r4, %r2; mov.u32 %r2, %r4; @%p bra A;",
+    "fma-loop": f"cvt.rn.f32.u32 %f0, %r0; mul.f32 %f0, %f0, 0f36000000; mov.f32 %f1, %f0; mov.u32 %r2, 0; A: {FMA}"
+    " add.u32 %r2, %r2, 1; setp.ne.u32 %p, %r2, 1000; @%p bra A; st.global.f32 [%d0], %f1;",
     "spin-lock": "shr.u32 %r5, %r0, 8; and.b32 %r6, %r0, 255; setp.ne.u32 %p, %r6, 0; @%p ret;"
     " A: atom.global.cas.b32 %r4, [%d0], 0, 1; setp.ne.u32 %p, %r4, 0; @%p bra A;"
     " ld.volatile.global.u32 %r2, [%d0+4]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%d0+4], %r2;"
@@ -135,8 +138,8 @@ def copy() -> Callable[[], object]:
     return run
 
 
-def atomics(body: str) -> Callable[[], object]:
-    """64k threads at one word."""
+def kernel_of(body: str) -> Callable[[], object]:
+    """A kernel of 64k threads, by itself; those with atomics are all at one word."""
     import numpy as np
 
     from hcq.emu.nv.shader.memory import AddressSpace
@@ -156,7 +159,7 @@ WORK: dict[str, Callable[[], Callable[[], object]]] = {
     "digits": digits,
     **{name: functools.partial(tensors, name) for name in OPERATIONS},
     "copy-192M": copy,
-    **{name: functools.partial(atomics, body) for name, body in ATOMICS.items()},
+    **{name: functools.partial(kernel_of, body) for name, body in KERNELS.items()},
 }
 
 
@@ -245,7 +248,7 @@ def measure(case: str, folders: list[Path], rounds: int, switch: str) -> str:
 
 def cases(patterns: list[str]) -> list[str]:
     """What the patterns name: work on a GPU, or of a shader core alone."""
-    every = [f"{work}@{gpu}" for work in WORK if work not in ATOMICS for gpu in GPUS] + list(ATOMICS)
+    every = [f"{work}@{gpu}" for work in WORK if work not in KERNELS for gpu in GPUS] + list(KERNELS)
     return [case for case in every if any(fnmatch.fnmatch(case, pattern) for pattern in patterns)]
 
 

@@ -215,6 +215,10 @@ define internal void @note(ptr %site, {V64} %at, i{WIDTH} %which) noinline cold 
   ret void
 }}
 
+attributes #0 = {{ "min-legal-vector-width"="512" }}
+"""
+# which range an address is in, one address at a time
+LOOKUP = f"""
 define internal ptr @range_of(ptr %table, i64 %at) noinline {{
 entry:
   %rp = getelementptr i64, ptr %table, i64 {RANGES}
@@ -312,7 +316,6 @@ yes:
 no:
   ret i64 0
 }}
-attributes #0 = {{ "min-legal-vector-width"="512" }}
 """
 
 

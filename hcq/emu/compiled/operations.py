@@ -177,7 +177,7 @@ def root(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
         raise NotTraced(f"{name} of {x.dtype}")
     if x.dtype.itemsize == 2:
         return w.convert(root(w, name, _singles(w, inputs), None), x.dtype)
-    return w.unary_intrinsic("sqrt", x)
+    return w.unary_intrinsic("sqrt", x if kind is None else w.convert(x, np.dtype(kind)))
 
 
 def is_nan(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
@@ -268,6 +268,74 @@ def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any
     return part, w.convert(w.select(usual, power, np.zeros(1, i64)), np.dtype(np.int32))
 
 
+def quotient(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """Quotients and remainders of integers: floor_divide, remainder and fmod; 0 where the divisor is 0."""
+    dtype = common(inputs)
+    if dtype.kind not in "ui" or (dtype.kind == "i" and name == "remainder"):
+        raise NotTraced(f"{name} of {dtype}")
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    a, b = (w.as_symbol(one, dtype) for one in inputs)
+    zero, one = np.zeros(1, dtype), np.ones(1, dtype)
+    is_zero = w.compare("eq", b, zero)
+    # sizes, without signs: the least number by -1 would stop the processor
+    x, y = (w.convert(absolute(w, "absolute", (v,), None), unsigned) for v in (a, w.select(is_zero, one, b)))
+    whole = w.convert(_whole_quotient(w, x, y), dtype)
+    if name != "floor_divide":
+        rest = w.binary("sub", dtype, w.convert(x, dtype), w.binary("mul", dtype, whole, w.convert(y, dtype)))
+        if dtype.kind == "i":
+            rest = w.select(w.compare("slt", a, zero), w.binary("sub", dtype, zero, rest), rest)
+        return w.select(is_zero, zero, rest)
+    if dtype.kind == "i":
+        down = w.compare("slt", w.binary("xor", dtype, a, b), zero)
+        negative = w.binary("sub", dtype, zero, whole)
+        product = w.binary("mul", dtype, whole, w.convert(y, dtype))
+        is_inexact = w.compare("ne", product, w.convert(x, dtype))
+        less = w.select(is_inexact, w.binary("sub", dtype, negative, one), negative)
+        whole = w.select(down, less, whole)
+    return w.select(is_zero, zero, whole)
+
+
+def _whole_quotient(w: Writer, x: Symbol, y: Symbol) -> Symbol:
+    """Of unsigned numbers, the second of which is none of them 0: doubles are exact enough for 32 bits."""
+    if x.itemsize == 8:
+        return w.binary("udiv", x.dtype, x, y)
+    double = np.dtype(np.float64)
+    found = w.binary("fdiv", double, x, y)
+    return w.convert(w.convert(found, np.dtype(np.uint32)), x.dtype)
+
+
+def next_after(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """The next float towards an infinity."""
+    x, goal = inputs
+    if not isinstance(x, Symbol) or isinstance(goal, Symbol) or x.dtype.kind != "f" or x.itemsize < 4:
+        raise NotTraced("nextafter of numbers that are not known")
+    if not np.isinf(goal):
+        raise NotTraced("nextafter of a finite goal")
+    bits, is_up = np.dtype(f"i{x.itemsize}"), bool(np.asarray(goal).reshape(-1)[0] > 0)
+    here, one = x.view(bits), np.ones(1, bits)
+    outward = w.binary("add", bits, here, one)
+    inward = w.binary("sub", bits, here, one)
+    is_negative = w.compare("slt", here, np.zeros(1, bits))
+    moved = w.select(is_negative, inward, outward) if is_up else w.select(is_negative, outward, inward)
+    least = np.array([1 if is_up else np.iinfo(bits).min + 1], bits)
+    moved = w.select(w.compare("oeq", x, np.zeros(1, x.dtype)), least, moved)
+    stays = w.binary(
+        "or", np.dtype(bool), w.compare("uno", x, x), w.compare("oeq", x, np.asarray(goal, x.dtype))
+    )
+    return w.select(stays, here, moved).view(x.dtype)
+
+
+def sign(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """-1, 0 or 1; a NaN stays one."""
+    (x,) = inputs
+    if x.dtype.kind != "f":
+        raise NotTraced(f"{name} of {x.dtype}")
+    zero, one = np.zeros(1, x.dtype), np.ones(1, x.dtype)
+    found = w.select(w.compare("oeq", x, zero), zero, x)
+    found = w.select(w.compare("olt", x, zero), -one, found)
+    return w.select(w.compare("ogt", x, zero), one, found)
+
+
 UFUNCS: dict[str, Callable[..., Symbol]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "true_divide"), arithmetic),
     **dict.fromkeys(BITS, bitwise),
@@ -284,6 +352,9 @@ UFUNCS: dict[str, Callable[..., Symbol]] = {
     "sqrt": root,
     "signbit": sign_bit,
     "copysign": copy_sign,
+    **dict.fromkeys(("floor_divide", "remainder", "fmod"), quotient),
+    "nextafter": next_after,
+    "sign": sign,
     "ldexp": scaled,
     "frexp": taken_apart,
 }

@@ -84,7 +84,8 @@ class Symbol(NDArrayOperatorsMixin):
         if to == self.dtype:
             return self
         if to.itemsize != self.dtype.itemsize or "b" in (to.kind, self.dtype.kind):
-            raise NotTraced(f"a view of {self.dtype} as {to}")
+            parts: Symbol = self.writer.apart(self, to)
+            return parts
         if to.kind in "ui" and self.dtype.kind in "ui":
             made: Symbol = self.writer.named(self, self.text, to)
         else:
@@ -131,6 +132,12 @@ class Symbol(NDArrayOperatorsMixin):
         whole = slice(None)
         if isinstance(key, Symbol) and key.dtype == np.bool_ and key.is_vector == self.is_vector:
             return self
+        if isinstance(key, Symbol):
+            picked: Symbol = self.writer.picked(self, key)
+            return picked
+        if isinstance(key, np.ndarray) and key.dtype.kind in "iu" and key.size > 1:
+            picked = self.writer.picked(self, self.writer.constant(key, key.dtype))
+            return picked
         if key is Ellipsis or (not isinstance(key, np.ndarray) and key in ((whole, None), whole)):
             return self
         if isinstance(key, int) and not key and not self.is_vector:  # of the only wave

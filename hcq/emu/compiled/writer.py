@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,8 @@ WIDTH = 16  # lanes that one step of a loop takes: a register of AVX-512 of 32-b
 class Writer:
     """The text of one function, as far as it is written."""
 
-    functions = FUNCTIONS
+    functions: ClassVar[dict[str, Any]] = FUNCTIONS
+    width = WIDTH
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -59,7 +60,7 @@ class Writer:
     def type_of(self, dtype: Any, is_vector: bool) -> str:
         """LLVM's name of a type of a value."""
         one = llvm_type(dtype)
-        return f"<{WIDTH} x {one}>" if is_vector else one
+        return f"<{self.width} x {one}>" if is_vector else one
 
     def symbol(self, text: str, dtype: Any, is_vector: bool) -> Symbol:
         """A line as a symbol."""
@@ -112,7 +113,7 @@ class Writer:
         one = llvm_type(array.dtype)
         bits = array.view(f"u{array.dtype.itemsize}")
         numbers = ", ".join(f"i{8 * array.dtype.itemsize} {int(x)}" for x in bits)
-        pieces = [numbers.split(", ")[at : at + WIDTH] for at in range(0, len(array), WIDTH)]
+        pieces = [numbers.split(", ")[at : at + self.width] for at in range(0, len(array), self.width)]
         found = ""
         for number, piece in enumerate(pieces):
             literal = f"<{', '.join(piece)}>"
@@ -120,7 +121,7 @@ class Writer:
                 found = literal
                 continue
             is_here = self.say(f"icmp eq i64 %c{self.segment}, {number}", True)
-            kind = f"<{WIDTH} x i{8 * array.dtype.itemsize}>"
+            kind = f"<{self.width} x i{8 * array.dtype.itemsize}>"
             found = self.say(f"select i1 {is_here}, {kind} {literal}, {kind} {found}", True)
         whole = np.dtype(f"u{array.dtype.itemsize}")
         named = Symbol(self, found, whole, True)
@@ -144,7 +145,7 @@ class Writer:
                 kind = self.type_of(symbol.dtype, True)
                 one = self.say(f"insertelement {kind} poison, {key}, i64 0", False)
                 self.splats[key] = self.say(
-                    f"shufflevector {kind} {one}, {kind} poison, <{WIDTH} x i32> zeroinitializer", False
+                    f"shufflevector {kind} {one}, {kind} poison, <{self.width} x i32> zeroinitializer", False
                 )
         return self.splats[key]
 
@@ -191,7 +192,7 @@ class Writer:
             return self.select(Symbol(self, self.wide(condition), np.bool_, True), *bits).view(dtype)
         is_vector, (c, a, b) = self._level(symbols)
         kind = self.type_of(dtype, is_vector)
-        of = f"<{WIDTH} x i1>" if is_vector else "i1"
+        of = f"<{self.width} x i1>" if is_vector else "i1"
         return self.symbol(f"select {of} {c}, {kind} {a}, {kind} {b}", dtype, is_vector)
 
     def convert(self, x: Symbol, dtype: Any) -> Symbol:
@@ -245,6 +246,8 @@ class Writer:
     def _narrowed(self, x: Any) -> Symbol:
         """The float32 that a float64 was. Raises NotTraced for one that was none."""
         if isinstance(x, Symbol):
+            if x.dtype == np.float32:
+                return x
             if x.narrow is None:
                 raise NotTraced("a fused sum of numbers that were no float32")
             return x.narrow
@@ -274,7 +277,7 @@ class Writer:
         is_vector, texts = self._level(operands)
         kind = self.type_of(dtype, is_vector)
         tail = llvm_type(dtype) if dtype.kind in "ui" else f"f{8 * dtype.itemsize}"
-        full = f"llvm.{name}.v{WIDTH}{tail}" if is_vector else f"llvm.{name}.{tail}"
+        full = f"llvm.{name}.v{self.width}{tail}" if is_vector else f"llvm.{name}.{tail}"
         listed = ", ".join(f"{kind} {text}" for text in texts)
         return self.symbol(f"call {kind} @{full}({listed})", dtype, is_vector)
 
@@ -282,23 +285,33 @@ class Writer:
         """One of LLVM's functions of one number."""
         return self.intrinsic(name, x)
 
+    def apart(self, x: Symbol, dtype: Any) -> Any:
+        """Numbers taken apart into smaller ones. Raises NotTraced."""
+        raise NotTraced(f"a view of {x.dtype} as {dtype}")
+
+    def picked(self, x: Symbol, index: Symbol) -> Symbol:
+        """For each lane the number of another one. Raises NotTraced."""
+        raise NotTraced("some of the lanes")
+
     # -- masks
 
     def mask_of(self, bits: str) -> Symbol:
         """Booleans of lanes, from the bits of an i64."""
         key = f"mask {bits}"
         if key not in self.splats:
-            at = self.say(f"shl i64 %c{self.segment}, {WIDTH.bit_length() - 1}", True)
+            at = self.say(f"shl i64 %c{self.segment}, {self.width.bit_length() - 1}", True)
             moved = self.say(f"lshr i64 {bits}, {at}", True)
-            narrow = self.say(f"trunc i64 {moved} to i{WIDTH}", True)
-            self.splats[key] = self.say(f"bitcast i{WIDTH} {narrow} to <{WIDTH} x i1>", True)
+            narrow = self.say(f"trunc i64 {moved} to i{self.width}", True)
+            self.splats[key] = self.say(f"bitcast i{self.width} {narrow} to <{self.width} x i1>", True)
         return Symbol(self, self.splats[key], np.bool_, True)
 
     def bits_of(self, mask: Symbol) -> str:
         """The bits of booleans of lanes: the name of an i64 that is there behind the loop."""
         text = self.wide(mask)
         if not mask.is_vector and not text.startswith("%"):
-            text = self.say(f"select i1 true, <{WIDTH} x i1> {text}, <{WIDTH} x i1> zeroinitializer", True)
+            text = self.say(
+                f"select i1 true, <{self.width} x i1> {text}, <{self.width} x i1> zeroinitializer", True
+            )
         name = self.fresh("bits")
         self.masks.append((name, text))
         return name
@@ -311,7 +324,7 @@ class Writer:
             where = self.say(
                 f"getelementptr [{self.lanes} x i32], ptr %own, i64 {offset}, i64 %l{self.segment}", True
             )
-            self.loads[offset] = self.say(f"load <{WIDTH} x i32>, ptr {where}, align 64", True)
+            self.loads[offset] = self.say(f"load <{self.width} x i32>, ptr {where}, align 64", True)
         return self.loads[offset]
 
     def set_register(self, offset: int, text: str) -> None:
@@ -332,23 +345,23 @@ class Writer:
             lines.append(f"{c} = phi i64 [0, %{here}], [{c}n, %latch{number}]")
             for name, _ in self.masks:
                 lines.append(f"{name}a = phi i64 [0, %{here}], [{name}, %latch{number}]")
-            lines.append(f"%l{number} = shl i64 {c}, {WIDTH.bit_length() - 1}")
+            lines.append(f"%l{number} = shl i64 {c}, {self.width.bit_length() - 1}")
             lines += self.vector
             for offset, text in self.stores.items():
                 where = self.fresh("w")
                 lines.append(
                     f"{where} = getelementptr [{self.lanes} x i32], ptr %own, i64 {offset}, i64 %l{number}"
                 )
-                lines.append(f"store <{WIDTH} x i32> {text}, ptr {where}, align 64")
+                lines.append(f"store <{self.width} x i32> {text}, ptr {where}, align 64")
             for name, text in self.masks:
-                lines.append(f"{name}b = bitcast <{WIDTH} x i1> {text} to i{WIDTH}")
-                lines.append(f"{name}c = zext i{WIDTH} {name}b to i64")
+                lines.append(f"{name}b = bitcast <{self.width} x i1> {text} to i{self.width}")
+                lines.append(f"{name}c = zext i{self.width} {name}b to i64")
                 lines.append(f"{name}d = shl i64 {name}c, %l{number}")
                 lines.append(f"{name} = or i64 {name}a, {name}d")
             lines.append(f"br label %latch{number}")
             lines.append(f"latch{number}:")
             lines.append(f"{c}n = add i64 {c}, 1")
-            lines.append(f"{c}e = icmp eq i64 {c}n, {self.lanes // WIDTH}")
+            lines.append(f"{c}e = icmp eq i64 {c}n, {self.lanes // self.width}")
             lines.append(f"br i1 {c}e, label %next{number}, label %loop{number}")
             lines.append(f"next{number}:")
             self.label = f"next{number}"
@@ -360,3 +373,16 @@ class Writer:
         """A label in the scalar stream."""
         self.scalar.append(f"{label}:")
         self.label = label
+
+
+def declarations(lines: list[str]) -> set[str]:
+    """Declarations of LLVM's functions of numbers that lines call."""
+    found = set()
+    for line in lines:
+        if "@llvm." not in line or "masked" in line or "cttz" in line:
+            continue
+        head, _, tail = line.partition("call ")[2].partition("@")
+        name, _, arguments = tail.partition("(")
+        kinds = ", ".join(head.strip() for _ in range(arguments.count(f"{head.strip()} ")))
+        found.add(f"declare {head.strip()} @{name}({kinds})")
+    return found

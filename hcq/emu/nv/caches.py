@@ -62,6 +62,8 @@ class DataCache:
 class CachedView(View):
     """An address space through the cache, for one kernel."""
 
+    is_plain = False
+
     def __init__(self, below: View, shadows: list[Shadow]) -> None:
         super().__init__(below.table, list(shadows))
         self.below = below

@@ -208,6 +208,8 @@ class View(AddressSpace):
 class UserView(View):
     """A snapshot with pages of other processes: what kernels touch of them is brought up to date before."""
 
+    is_plain = False
+
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         self._reach(addresses, np.dtype(scalar).itemsize * count, is_write=False)
         return super().load(addresses, scalar, count)

@@ -17,6 +17,11 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
+def contiguous(x: Any) -> Any:
+    """An array side by side in memory, so that its bits can be seen as other numbers; symbols as they are."""
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
+
+
 def count_ones(x: Array) -> Array:
     """Set bits of numbers of up to 64 bits, as uint32."""
     x = x.astype(np.uint64)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hcq.emu.shader.bits import contiguous
 from hcq.emu.shader.exact_floats import round_to_odd, two_sum
 
 Array = npt.NDArray[Any]
@@ -75,7 +76,7 @@ def widen_bf16(bits: Array) -> Array:
 
 def narrow_bf16(x: Array, nan: int | None = None) -> Array:
     """Floats to the bits of bfloat16, to nearest even. A NaN becomes `nan`, or without it a quiet one."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    bits = contiguous(x.astype(np.float32, copy=False)).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40) if nan is None else np.uint32(nan)
     made: Array = np.where(np.isnan(x), quiet, rounded).astype(np.uint16)

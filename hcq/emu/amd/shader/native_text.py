@@ -31,10 +31,10 @@ from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import U32, U64, SymbolicBatch
 from hcq.emu.compiled import accesses
-from hcq.emu.compiled.accesses import PRELUDE, V32, V64, Attempt
+from hcq.emu.compiled.accesses import LOOKUP, PRELUDE, V32, V64, Attempt
 from hcq.emu.compiled.accesses import field as table_field
 from hcq.emu.compiled.symbols import NotTraced, Symbol
-from hcq.emu.compiled.writer import WIDTH, Writer
+from hcq.emu.compiled.writer import WIDTH, Writer, declarations
 from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
@@ -449,6 +449,7 @@ class Translator:
         return "\n".join(
             [
                 PRELUDE,
+                LOOKUP,
                 *(
                     text
                     for name, text in accesses.SOMETIMES.items()
@@ -500,11 +501,4 @@ class Translator:
 def _declared(lines: list[str]) -> set[str]:
     """Declarations of LLVM's functions that lines call."""
     found = {"declare i64 @llvm.cttz.i64(i64, i1)", f"declare i{WIDTH} @llvm.cttz.i{WIDTH}(i{WIDTH}, i1)"}
-    for line in lines:
-        if "@llvm." not in line or "masked" in line or "cttz" in line:
-            continue
-        head, _, tail = line.partition("call ")[2].partition("@")
-        name, _, arguments = tail.partition("(")
-        kinds = ", ".join(head.strip() for _ in range(arguments.count(f"{head.strip()} ")))
-        found.add(f"declare {head.strip()} @{name}({kinds})")
-    return found
+    return found | declarations(lines)

@@ -17,7 +17,7 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Immediate
 from hcq.emu.nv.shader.types import TYPES, Lanes
-from hcq.emu.shader.bits import count_ones, highest_bit, reversed_bits
+from hcq.emu.shader.bits import contiguous, count_ones, highest_bit, reversed_bits
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -241,12 +241,12 @@ def prmt(code: Code) -> Step:
     def compute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
         a, b, selector = np.broadcast_arrays(a, b, selector)
         both = (b.astype(np.uint64) << np.uint64(32)) | a
-        octets = np.ascontiguousarray(both).view(np.uint8).reshape(-1, 8)
+        octets = contiguous(both).view(np.uint8).reshape(-1, 8)
         picks = _prmt_picks(mode, selector)
         found = np.take_along_axis(octets, picks & 7, axis=1)
         if not mode:
             found = np.where(picks & 8, np.where(found & 0x80, np.uint8(0xFF), np.uint8(0)), found)
-        return np.ascontiguousarray(found).view(np.uint32).reshape(-1)
+        return contiguous(found).view(np.uint32).reshape(-1)
 
     return code.step(compute, type_, type_, type_, type_)
 

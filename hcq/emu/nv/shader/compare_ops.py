@@ -17,6 +17,7 @@ from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.bits import contiguous
 
 RULES = Rules()
 Compare = Callable[[Lanes, Lanes], Lanes]
@@ -129,7 +130,7 @@ def set_(code: Code) -> Step:
             extra = other(registers)
             found = mix(found, extra[:, None] if half else extra)
         value = np.where(found, true, scalar(0))
-        write(registers, group, np.ascontiguousarray(value).view(result.bits).reshape(-1))
+        write(registers, group, contiguous(value).view(result.bits).reshape(-1))
 
     return step
 

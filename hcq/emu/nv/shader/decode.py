@@ -80,6 +80,7 @@ class DecodedBlock:
     retry: Any = None  # the RetryLoop that it is by itself, if it is one
     needs_warpgroup: bool = False  # all four warps of a warpgroup must be there, not only a warp
     waits: bool = False  # has a wait for an mbarrier, which may have failed
+    source: flow.BasicBlock | None = None  # its instructions, where it may be compiled
 
 
 @dataclass
@@ -91,6 +92,9 @@ class Decoded:
     offsets     where its local variables and .param variables are in its local memory
     stack       the slot of the stack pointer, of a function that takes memory from its stack
     slots       of registers, by name, and of constants
+    lowering    what it was decoded with, where it may be compiled
+    native      its machine code, by what that depends on; None where there can be none
+    spent_ns    what its blocks have taken the interpreter, by estimate
     """
 
     function: Function
@@ -101,6 +105,9 @@ class Decoded:
     local_bytes: int = 0
     stack: int | None = None
     slots: dict[Any, int] = field(default_factory=dict)
+    lowering: Lowering | None = None
+    native: dict[Any, Any] = field(default_factory=dict)
+    spent_ns: float = 0.0
 
 
 class Lowering:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.shader.bits import contiguous
 from hcq.emu.shader.exact_floats import nearest
 from hcq.emu.shader.floats import fused_sum, narrow_bf16, widen_bf16
 
@@ -165,10 +166,10 @@ def reader(type_: Type) -> Callable[[Lanes], Lanes]:
 def packer(type_: Type) -> Callable[[Lanes], Lanes]:
     """What `reader` read, back to register bits."""
     if type_.name == "f32x2":
-        return lambda x: np.ascontiguousarray(x).view(np.uint64).reshape(-1)
+        return lambda x: contiguous(x).view(np.uint64).reshape(-1)
     if type_.packed == 2:
         narrow = bits_of_bf16 if type_.kind == "bf" else narrow_f16
-        return lambda x: np.ascontiguousarray(narrow(x)).view(np.uint32).reshape(-1)
+        return lambda x: contiguous(narrow(x)).view(np.uint32).reshape(-1)
     if type_.size_bytes == 2:
         return bits_of_bf16 if type_.kind == "bf" else narrow_f16
     return lambda x: x.view(type_.bits)

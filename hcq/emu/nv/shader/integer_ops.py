@@ -19,6 +19,7 @@ from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.bits import contiguous
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -43,7 +44,7 @@ def integer_step(code: Code, type_: Type, compute: Compute, count: int, result: 
 
 def _pairs(compute: Compute, type_: Type, *x: Lanes) -> Lanes:
     halves = compute(*[a.view(type_.scalar).reshape(-1, 2) for a in x])
-    return np.ascontiguousarray(halves).view(np.uint32).reshape(-1)
+    return contiguous(halves).view(np.uint32).reshape(-1)
 
 
 def _limits(type_: Type) -> tuple[int, int]:

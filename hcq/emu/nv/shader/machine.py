@@ -22,12 +22,14 @@ import numpy as np
 from hcq.emu.nv.shader.barrier import Barrier
 from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
 from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
-from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.meetings import block_met, warps_met
+from hcq.emu.nv.shader.native import native_of
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
+from hcq.emu.nv.shader.stops import deadlock, endless_wait, too_long
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 
@@ -41,11 +43,6 @@ FRUITLESS_COST = 1000
 MAX_FRUITLESS = 1000
 MAX_CALL_DEPTH = 512
 MAX_TEMPLATES = 4096  # of functions' registers by where their local memory begins
-_WAITS = {
-    "barrier": "a barrier of their block",
-    "warp barrier": "a barrier of their warp",
-    "warp": "threads that the instruction's mask names, or the other warps of their warpgroup",
-}
 
 
 class Machine:
@@ -72,6 +69,7 @@ class Machine:
         self._templates: dict[tuple[int, int], Registers] = {}
         if batch.launch.running is not None:
             batch.launch.running.hurry = self._hurry
+        self.native = native_of(self)
 
     # -- functions
 
@@ -111,7 +109,7 @@ class Machine:
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])
-            return value.astype(scalar)
+            return value.astype(scalar, copy=False)
         if name in decoded.offsets:
             at = local_base + decoded.offsets[name]
         else:
@@ -138,9 +136,13 @@ class Machine:
                     self._advance(self.running)
                     self.running = None
             except KernelFault as fault:
+                if self.native is not None:
+                    self.native.settle()
                 fault.waves = warps_of(self, fault.line)
                 raise
             self.batch.copies.finish()
+            if self.native is not None:
+                self.native.end()
 
     def _pick(self) -> Path:
         if self.schedule is not None:
@@ -170,33 +172,14 @@ class Machine:
 
     def _advance(self, path: Path) -> None:
         """Run a path's blocks until it diverges, waits, reconverges, or has used its time slice."""
-        batch, activation = self.batch, path.activation
-        blocks, registers = activation.decoded.blocks, activation.registers
-        region = path.region
+        blocks, region = path.activation.decoded.blocks, path.region
         while True:
             block = blocks[path.pc]
-            batch.steps += block.length
-            if batch.steps > self.check_at:
-                self._check_time(path, block.line)
-            if block.warp_members is not None and path.mask is not None:
-                self._merge(path)  # with those that wait here
-                if not self._company_is_here(path, block):
-                    self._park(path, "warp", block.line)
-                    return
-            pc = -1 if block.retry is None or path.count == 1 else self._take_turns(path, block)
-            if pc == path.pc:
-                return
+            pc = None if self.native is None else self.native.run(path)
+            if pc is None:
+                pc = self._interpret(path, block)
             if pc < 0:
-                path.is_whole = path.count == activation.count
-                for step in block.steps:
-                    step(registers, path)
-                if block.waits or self.fruitless:
-                    self._count_waits(path, block)
-                pc = block.next[0] if block.end is None else block.end(self, registers, path)
-                if pc < 0:
-                    return
-                if pc == path.pc and block.retry is not None:
-                    self._spend(path, FRUITLESS_COST)
+                return
             if pc == region.rejoin:
                 self.runnable.remove(path)
                 self.arrive(path)
@@ -208,6 +191,39 @@ class Machine:
                 return
             if region.parent is not None:
                 self._spend(path, block.cost)
+
+    def _interpret(self, path: Path, block: DecodedBlock) -> int:
+        """Run a block, or what compiled code has left of it. Returns where the path goes; -1 when it does not."""
+        batch, registers = self.batch, path.activation.registers
+        steps, stop = block.steps, 0
+        if self.native is not None:
+            begin, stop = self.native.steps(path)
+            steps, stop = steps[begin:stop], stop % max(1, len(steps))
+        if not path.step:
+            batch.steps += block.length
+            if batch.steps > self.check_at:
+                self.check_time(path, block.line)
+            if block.warp_members is not None and path.mask is not None:
+                self._merge(path)  # with those that wait here
+                if not self._company_is_here(path, block):
+                    self._park(path, "warp", block.line)
+                    return -1
+            if block.retry is not None and path.count > 1:
+                pc = self._take_turns(path, block)
+                if pc >= 0:
+                    return -1 if pc == path.pc else pc
+        path.is_whole = path.count == path.activation.count
+        for step in steps:
+            step(registers, path)
+        path.step = stop
+        if stop:  # compiled code goes on in the middle of the block
+            return path.pc
+        if block.waits or self.fruitless:
+            self._count_waits(path, block)
+        pc = block.next[0] if block.end is None else block.end(self, registers, path)
+        if pc == path.pc and block.retry is not None:
+            self._spend(path, FRUITLESS_COST)
+        return pc
 
     def _take_turns(self, path: Path, block: DecodedBlock) -> int:
         """In a retry loop threads of one address go one after the other.
@@ -233,8 +249,16 @@ class Machine:
         self.slice_left -= cost
         if self.slice_left > 0:
             return
-        self.slice_left = TIME_SLICE
+        self.give_way(path)
+
+    def give_way(self, path: Path) -> None:
+        """A path has had its time: others go first, and threads that have arrived go on without it."""
         path.turns += 1
+        self.release()
+
+    def release(self) -> None:
+        """Threads that have arrived go on; a new slice of time begins."""
+        self.slice_left = TIME_SLICE
         if self._release_arrived() and self.batch.sync_faults is not None:
             self.batch.sync_faults.is_parted = True
 
@@ -245,25 +269,17 @@ class Machine:
             self.batch.failed_wait = ""
             self.fruitless += 1
             if self.fruitless > MAX_FRUITLESS:
-                block_, thread = path.first()
-                if self.batch.sync_faults is not None:
-                    self.batch.sync_faults.endless(int(np.argmax(path.full_mask)), block.line, failed)
-                raise Deadlock(
-                    f"kernel {self.kernel_name}, PTX line {block.line}: nobody can end the wait of thread {thread} of "
-                    f"block {block_}: {failed} Wait for the phase that copies and arrivals complete.",
-                    block.line,
-                    [(block_, thread)],
-                )
+                raise endless_wait(path, block.line, failed)
         elif block.steps:
             self.fruitless = 0
 
-    def _check_time(self, path: Path, line: int) -> None:
+    def check_time(self, path: Path, line: int) -> None:
         """From time to time: is the budget spent, does anybody still wait for this kernel, or ask where it is?"""
         asks = self.batch.launch.running
         if asks is not None and asks.is_asked:
             asks.answer(warps_of(self))
         if self.batch.steps > self.step_limit:
-            raise self._too_long(path, line)
+            raise too_long(path, line)
         if self.batch.launch.interrupted is not None and self.batch.launch.interrupted():
             raise Interrupted(
                 f"kernel {self.kernel_name}: stopped at PTX line {line}: it was not wanted any more", line
@@ -272,15 +288,6 @@ class Machine:
 
     def _hurry(self) -> None:
         self.check_at = -1
-
-    def _too_long(self, path: Path, line: int) -> StepLimit:
-        block, thread = path.first()
-        return StepLimit(
-            f"kernel {self.kernel_name}: {self.step_limit} instructions were not enough; {path.count} threads,"
-            f" the first thread {thread} of block {block}, are at PTX line {line}. Is the loop endless?",
-            line,
-            [(block, thread)],
-        )
 
     # -- where paths go
 
@@ -302,7 +309,8 @@ class Machine:
     def _merge(self, path: Path) -> None:
         """Become one with a path of the same region at the same block, unless it waits elsewhere."""
         for other in path.region.paths:
-            if other is not path and other.pc == path.pc and other.waits_for in ("", "warp"):
+            is_here = other is not path and other.pc == path.pc and other.step == path.step
+            if is_here and other.waits_for in ("", "warp"):
                 path.join(other)
                 if other.waits_for:
                     self.waiting.remove(other)
@@ -548,7 +556,7 @@ class Machine:
             self._split_half_free()
         if self.runnable or self._release_arrived():
             return True
-        raise self._deadlock()
+        raise deadlock(self.waiting)
 
     def _split_half_free(self) -> None:
         """Paths of which only some threads may go on are split."""
@@ -580,19 +588,3 @@ class Machine:
             region.parent.pending += 1
             self._send_on(region, 0)
         return bool(seen) and bool(self.runnable)
-
-    def _deadlock(self) -> Deadlock:
-        path = self.waiting[0]
-        if self.batch.sync_faults is not None:
-            self.batch.sync_faults.stuck([path.seen() for path in self.waiting])
-        block, thread = path.first()
-        waits = "; ".join(
-            f"{path.count} threads at PTX line {path.line} wait for {_WAITS[path.waits_for]}"
-            for path in self.waiting[:4]
-        )
-        return Deadlock(
-            f"kernel {self.kernel_name}: no thread can go on: {waits}; the first is thread {thread} of block {block}."
-            " Every thread that a barrier counts must come to it.",
-            path.line,
-            [(block, thread)],
-        )

@@ -65,7 +65,9 @@ class Mapping:
 
 
 class AddressSpace(Ranges[Mapping], Memory):
-    """A Memory made of mappings."""
+    """A Memory made of mappings. is_plain: the host's memory behind a mapping is all there is to an access."""
+
+    is_plain = True
 
     def map(self, va: int, host: Any, is_writable: bool = True, name: str = "") -> Mapping:
         """Back [va, va + len(host)) with a buffer: a NumPy array, a memoryview over raw memory, a bytearray."""

@@ -123,7 +123,7 @@ def fit(type_: Type, register: type) -> Callable[[Lanes], Lanes] | None:
     return lambda x: x.astype(register)
 
 
-def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address, Type, list[Operand]]:
+def access_of(code: Code, address: int, data: int) -> tuple[spaces.Space, Address, Type, list[Operand]]:
     """What ld and st have in common: space, addresses, type and registers. address, data: which operands they are."""
     has_policy = claim_hints(code)
     name = take_space(code)
@@ -137,7 +137,7 @@ def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address,
 @RULES.on("ld", "ldu")
 def load(code: Code) -> Step:
     """`ld` and `ldu`, from any space."""
-    where, at_of, type_, parts = _access(code, 1, 0)
+    where, at_of, type_, parts = access_of(code, 1, 0)
     slots = [code.destination(part, type_, is_wide=True) for part in parts]
     writes = [code.writer(slot) for slot in slots]
     fits = [fit(type_, code.lowering.decoded.first[slot].dtype.type) for slot in slots]
@@ -173,7 +173,7 @@ def load(code: Code) -> Step:
 @RULES.on("st")
 def store(code: Code) -> Step:
     """`st`, to any space."""
-    where, at_of, type_, parts = _access(code, 0, 1)
+    where, at_of, type_, parts = access_of(code, 0, 1)
     slots = [code.slot(part, type_, is_wide=True) for part in parts]
     select, instruction = code.select(), code.instruction
     count, bits, size = len(parts), type_.bits, type_.size_bytes * len(parts)

@@ -17,6 +17,7 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import take_space
 from hcq.emu.nv.shader.syntax import Symbol, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.bits import contiguous
 
 RULES = Rules()
 CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
@@ -71,9 +72,9 @@ def _unpack(code: Code, target: Vector, type_: Type) -> Step:
     writes = [code.writer(code.destination(operand, part)) for operand in target.parts]
 
     def step(registers: Registers, group: Group) -> None:
-        values = np.ascontiguousarray(registers[source]).view(part.bits).reshape(-1, count)
+        values = contiguous(registers[source]).view(part.bits).reshape(-1, count)
         for i, write in enumerate(writes):
-            write(registers, group, np.ascontiguousarray(values[:, i]))
+            write(registers, group, contiguous(values[:, i]))
 
     return step
 
@@ -86,7 +87,7 @@ def _pack(code: Code, source: Vector, type_: Type) -> Step:
 
     def compute(*parts: Lanes) -> Lanes:
         rows = np.stack(np.broadcast_arrays(*parts), axis=1)
-        return np.ascontiguousarray(rows).view(type_.bits).reshape(-1)
+        return contiguous(rows).view(type_.bits).reshape(-1)
 
     return code.pure(compute, code.destination(code.operands[0], type_), *slots)
 

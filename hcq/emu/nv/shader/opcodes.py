@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from hcq import config
 from hcq.emu.nv.shader import (
     atomic_ops,
     bit_ops,
@@ -83,14 +84,20 @@ def decode(module: Module, function: Function, additions: tuple[Addition, ...] =
     additions  each puts steps of its own into a block, in this order; without any, what was decoded once serves all
                kernels of the module
     """
-    if not additions and (known := module.decoded.get(function.name)) is not None:
+    is_compiled = not additions and config.current().emu_compiled in ("1", "always")
+    key = f"{function.name} to be compiled" if is_compiled else function.name  # no name of PTX has a blank
+    if not additions and (known := module.decoded.get(key)) is not None:
         return cast(Decoded, known)
     if function.fault is not None:
         raise function.fault.with_traceback(None)
     blocks = flow.blocks_of(function)
-    lowering = Lowering(module, function, flow.live_in_registers(blocks))
+    # compiled code leaves in the middle of blocks: then others must not write what threads have computed in theirs
+    kept = {*function.registers, flow.CARRY} if is_compiled else flow.live_in_registers(blocks)
+    lowering = Lowering(module, function, kept)
     lowering.flow = blocks
     decoded = lowering.decoded
+    if is_compiled:
+        decoded.lowering = lowering
     for block in blocks:
         steps = []
         for instruction in block.body:
@@ -112,11 +119,12 @@ def decode(module: Module, function: Function, additions: tuple[Addition, ...] =
         )
         made.needs_warpgroup = bool(block.body) and flow.is_warpgroup_wide(block.body[0])
         made.waits = any(map(mbarrier_ops.is_wait, block.body))
+        made.source = block if is_compiled else None
         for add in additions:
             add(lowering, block, made)
         decoded.blocks.append(made)
     if not additions:
-        module.decoded[function.name] = decoded
+        module.decoded[key] = decoded
     return decoded
 
 

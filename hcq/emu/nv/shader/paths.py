@@ -9,6 +9,7 @@ Next     machine.py (moves paths), control.py (splits them), groups.py (who exec
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Activation:
         self.count = count
         self.local_base = local_base
         self.caller = caller
+        self.native: Any = None  # native.State, where it has run as machine code
         self.depth: int = 0 if caller is None else caller.depth + 1
 
 
@@ -64,12 +66,15 @@ class Region:
 class Path(Group):
     """Threads that execute together, at block `pc` of a region.
 
+    step       of that block: where it goes on, after it has left compiled code
+    is_left    the interpreter must run something before compiled code can go on
     waits_for  "" when it can run; else "barrier", "warp barrier" or "warp"
     free       which of its waiting threads may go on
     """
 
     __slots__ = (
-        "region", "activation", "pc", "waits_for", "free", "barrier", "expected", "members", "on_wake", "turns", "line",
+        "region", "activation", "pc", "step", "is_left", "waits_for", "free", "barrier", "expected", "members",
+        "on_wake", "turns", "line",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +84,7 @@ class Path(Group):
         self.region = region
         self.activation = region.activation
         self.pc = pc
+        self.step, self.is_left = 0, False
         self.waits_for = ""
         self.free: Lanes = None
         self.barrier = 0

@@ -197,6 +197,8 @@ def retry_loop(lowering: Lowering, block: BasicBlock, steps: list[Step]) -> Retr
     is_vector = any(name in ("v2", "v4", "v8") for name in atomic.modifiers)
     if atomic.guard is not None or is_vector or at in {lowering.register(name) for name in written}:
         return None  # each round may go to another address, as in a hash table
+    if end.guard.name not in _decided(block, atomic):
+        return None  # it counts rounds: nobody waits for anybody
     code = Code(lowering, atomic)
     type_ = next(TYPES[name] for name in atomic.modifiers if name in TYPES)
     taken, other = block.next
@@ -222,6 +224,16 @@ def retry_loop(lowering: Lowering, block: BasicBlock, steps: list[Step]) -> Retr
         outputs,
         swap_of(code, steps, block.body.index(atomic), read, outputs, guard, wanted),
     )
+
+
+def _decided(block: BasicBlock, atomic: Instruction) -> set[str]:
+    """The registers that depend on what an atomic has found."""
+    found = set(flow.reads_and_writes(atomic)[1])
+    for instruction in block.body[block.body.index(atomic) + 1 :]:
+        reads, writes = flow.reads_and_writes(instruction)
+        if found.intersection(reads):
+            found.update(writes)
+    return found
 
 
 def _registers(block: BasicBlock) -> tuple[set[str], set[str]]:

@@ -118,6 +118,15 @@ def test_a_loop_that_counts_its_rounds_and_loads_anew_is_served_too() -> None:
     assert (out[:, 1] >= 1).all()
 
 
+def test_a_loop_that_counts_its_rounds_around_an_atomic_is_no_retry_loop() -> None:
+    body = """mov.u32 %r5, 0;
+    A: atom.global.add.u32 %r6, [%d0], 1; add.u32 %r5, %r5, 1; setp.ne.u32 %p0, %r5, 7; @%p0 bra A; ret;"""
+    text = f"{HEADER}.visible .entry k(.param .u64 x) {{ .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p<2>;"
+    total = np.zeros(1, U32)
+    run_ptx(f"{text} ld.param.u64 %d0, [x]; {body} }}", "k", 2, 64, total)
+    assert total[0] == 7 * 128
+
+
 def test_a_hash_table_whose_loop_goes_from_slot_to_slot_holds_every_key() -> None:
     """The address changes in the loop: nobody waits for anybody."""
     body = """and.b32 %r3, %r0, 7; add.u32 %r9, %r0, 1;

@@ -1,0 +1,479 @@
+"""A function of PTX as one function of LLVM IR, which runs warps until something stops each of their threads.
+
+In       a Decoded function, and what is the same in all of its launches
+Out      Text: the IR, where threads can enter, and what each way out means
+Changes  nothing
+Next     symbolic_batch.py (what steps are traced on), native_memory.py (loads and stores), native_order.py (which block
+         goes first), native.py (runs it)
+
+Each instruction's own step is traced: what the interpreter does with arrays is written down once as code for one warp.
+What cannot be traced is left to the interpreter: threads leave before it.
+
+Every thread has a number: that of the node (a block, or the rest of one) that it is at, or that of a way out. Of a
+warp's threads those at the first node run, all others wait; where threads part, they get different numbers, and where
+they come to one node, they run together again. Nodes are numbered so that what comes later has the higher number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.compiled import accesses
+from hcq.emu.compiled.straight import StraightWriter
+from hcq.emu.compiled.symbols import NotTraced
+from hcq.emu.compiled.writer import declarations
+from hcq.emu.nv.shader import native_memory
+from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
+from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier, reads_and_writes
+from hcq.emu.nv.shader.native_memory import SOMETIMES, Access
+from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES, Point, lives, ordered
+from hcq.emu.nv.shader.symbolic_batch import BOOL, Layout, Registers, SymbolicGroup
+from hcq.emu.nv.shader.syntax import Instruction
+from hcq.emu.nv.shader.types import TYPES
+from hcq.errors import UsageError
+
+SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
+FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
+
+
+@dataclass
+class Text:
+    """What is there of a function. why_not: of instructions that are left to the interpreter."""
+
+    layout: Layout
+    ir: str = ""
+    entries: dict[Point, int] = field(default_factory=dict)  # the number of a node
+    exits: list[Point] = field(default_factory=list)  # by the number of a way out
+    troubles: set[Point] = field(default_factory=set)  # of these: the interpreter must run something first
+    sites: int = 0
+    first_read: set[int] = field(
+        default_factory=set
+    )  # registers that are read before anything is written there
+    why_not: dict[str, str] = field(default_factory=dict)
+
+
+class Translator:
+    """Writes the function."""
+
+    def __init__(self, decoded: Decoded, is_aligned: bool, windows: tuple[int, int]) -> None:
+        assert decoded.lowering is not None
+        self.decoded, self.lowering, self.windows = decoded, decoded.lowering, windows
+        self.sources: list[BasicBlock] = [
+            block.source for block in decoded.blocks if block.source is not None
+        ]
+        self.text = Text(Layout(decoded, is_aligned))
+        self.w = StraightWriter(WARP)
+        self.live = lives(self.sources, decoded)
+        self.rejoins = {block.rejoin for block in decoded.blocks}
+        self.leaves: dict[int, str] = {}
+        self.here = self.safe = Point(0, 0)
+        self.once = self._written_once()
+
+    def translate(self) -> Text:
+        """The whole function."""
+        text = self.text
+        if len(self.sources) != len(self.decoded.blocks):
+            return text
+        self.can = [self._traced(block) for block in self.decoded.blocks]
+        points = [point for number in ordered(self.sources) for point in self._points(number)]
+        text.entries = {point: number for number, point in enumerate(points)}
+        text.sites, text.first_read = 0, self.live[Point(0, 0)]
+        self.leaves.clear()
+        text.exits.clear()
+        text.troubles.clear()
+        lines: list[str] = []
+        # the first block says which registers are one number for all
+        for point in sorted(points):
+            lines += self._node(point)
+        text.ir = self._function(lines)
+        return text
+
+    # -- which instructions, which nodes
+
+    def _written_once(self) -> set[int]:
+        """Registers that one instruction writes, and that is in the first block, which nothing goes back to."""
+        slots = self.decoded.slots
+        counts: dict[int, int] = {}
+        for source in self.sources:
+            for one in (*source.body, *((source.end,) if source.end is not None else ())):
+                for name in set(reads_and_writes(one)[1]):
+                    counts[slots[name]] = counts.get(slots[name], 0) + 1
+        is_entry = self.decoded.function.is_entry and all(0 not in source.next for source in self.sources)
+        if not is_entry or not self.sources:
+            return set()
+        first = [one for one in self.sources[0].body if one.guard is None and one.opcode != "activemask"]
+        return {slots[name] for one in first for name in reads_and_writes(one)[1] if counts[slots[name]] == 1}
+
+    def _traced(self, block: DecodedBlock) -> list[bool]:
+        """Which steps of a block can be compiled: each is tried."""
+        assert block.source is not None
+        if block.retry is not None or block.needs_warpgroup or block.waits:
+            for instruction in block.source.body:
+                self.text.why_not[instruction.opcode] = "loops that retry, warpgroups, waits"
+            return [False] * len(block.steps)
+        return [self._is_traced(block, number) for number in range(len(block.steps))]
+
+    def _is_traced(self, block: DecodedBlock, number: int) -> bool:
+        assert block.source is not None
+        instruction = block.source.body[number]
+        self._begin()
+        try:
+            self._trace(block, number)
+        except FAILURES as problem:
+            self.text.why_not[".".join((instruction.opcode, *instruction.modifiers))] = str(problem)
+            return False
+        return True
+
+    def _points(self, number: int) -> list[Point]:
+        """Where threads can enter a block."""
+        can, block = self.can[number], self.decoded.blocks[number]
+        found, begin = [], 0
+        for step in range(len(can) + 1):
+            if step < len(can) and can[step]:
+                continue
+            is_end = step == len(can) and self._end_is_compiled(block)
+            if step - begin > SHORT_RUN or (begin == 0 and step > 0) or (is_end and begin == 0):
+                found.append(Point(number, begin))
+            elif is_end and begin < step:
+                found.append(Point(number, begin))
+            begin = step + 1
+        return found
+
+    def _end_is_compiled(self, block: DecodedBlock) -> bool:
+        if block.retry is not None or block.needs_warpgroup or block.waits:
+            return False
+        source = block.source
+        assert source is not None
+        if block.end is None or source.skip_guard is not None:
+            return True
+        return source.end is not None and (source.end.opcode == "bra" or is_warp_barrier(source.end))
+
+    # -- one node
+
+    def _begin(self) -> None:
+        w = self.w
+        w.begin()
+        mask = w.say("load i32, ptr %mask", False, "m")
+        self.registers = Registers(w, self.text.layout, mask)
+        self.group = SymbolicGroup(w, mask, self.windows)
+
+    def _node(self, point: Point) -> list[str]:
+        block, number = self.decoded.blocks[point.block], self.text.entries[point]
+        assert block.source is not None
+        self._begin()
+        w, self.here, self.safe = self.w, point, point
+        can = self.can[point.block]
+        if not point.step:
+            left = w.say("load i64, ptr %fuel", False)
+            w.lines.append(f"store i64 {w.say(f'sub i64 {left}, {block.length}', False)}, ptr %fuel")
+            if block.warp_members is not None:
+                self._company(block.warp_members(self.registers, self.group))  # type: ignore[arg-type]
+        step = point.step
+        while step < len(can) and can[step]:
+            if step > point.step and Point(point.block, step) in self.text.entries:
+                break
+            self.here = Point(point.block, step)
+            self._trace(block, step)
+            if not point.block:
+                self._note_uniform()
+            step += 1
+        self.here = here = Point(point.block, step)
+        self.registers.flush(self.live[here])
+        if step < len(can) or not self._end_is_compiled(block):
+            w.lines.append(f"br label %{self._leave(here)}")
+        else:
+            self._end(block, number)
+        return [f"n{number}:", *w.lines]
+
+    def _note_uniform(self) -> None:
+        """Registers that hold one number for all threads of a warp from now on."""
+        for slot in self.registers.dirty & self.once:
+            value = self.registers.values[slot]
+            if not value.is_vector and value.dtype != BOOL:
+                self.text.layout.uniform.add(slot)
+
+    def _company(self, named: Any) -> None:
+        """Leave, unless all threads of the warp that an instruction names are here."""
+        w = self.w
+        members: Any = w.as_symbol(named, np.uint32)
+        gone = w.say("call i32 @gone(ptr %pc, i64 %ended)", False)
+        alive = w.say(f"and i32 %live, {w.say(f'xor i32 {gone}, -1', False)}", False)
+        absent = w.symbol(f"and i32 {alive}, {self.registers.off}", np.uint32, False)
+        missing = (members & absent) != np.uint32(0)
+        bits = w.mask_bits(missing)
+        some = w.say(f"icmp ne i32 {w.say(f'and i32 {bits}, {self.registers.mask}', False)}, 0", False)
+        go = w.fresh("company")[1:]
+        self.text.troubles.add(self.here)
+        w.lines += [f"br i1 {some}, label %{self._leave(self.here)}, label %{go}", f"{go}:"]
+
+    def _end(self, block: DecodedBlock, number: int) -> None:
+        """Go where threads go next."""
+        source, w = block.source, self.w
+        assert source is not None
+        if source.skip_guard is not None:
+            guard, wanted = source.skip_guard, not source.skip_guard.negated
+        elif block.end is None or source.end is None:
+            w.lines.append(f"br label %{self._goto(block.next[0], number)}")
+            return
+        elif is_warp_barrier(source.end):
+            self._warp_barrier(source.end, block, number)
+            return
+        else:
+            assert source.end.guard is not None
+            guard, wanted = source.end.guard, not source.end.guard.negated
+        taken, other = block.next
+        slot = self.decoded.slots[guard.name]
+        bits = w.mask_bits(w.as_symbol(self.registers[slot], BOOL))
+        if not wanted:
+            bits = w.say(f"xor i32 {bits}, -1", False)
+        mask = self.registers.mask
+        chosen = w.say(f"and i32 {bits}, {mask}", False)
+        none, every = w.say(f"icmp eq i32 {chosen}, 0", False), w.say(f"icmp eq i32 {chosen}, {mask}", False)
+        yes, no = self._goto(taken, number), self._goto(other, number)
+        more, part = w.fresh("more")[1:], w.fresh("part")[1:]
+        w.lines += [
+            f"br i1 {every}, label %{yes}, label %{more}",
+            f"{more}:",
+            f"br i1 {none}, label %{no}, label %{part}",
+            f"{part}:",
+        ]
+        rest = w.say(f"xor i32 {chosen}, {mask}", False)
+        w.lines += [
+            f"call void @park(ptr %pc, i32 {chosen}, i32 {self._code(taken)})",
+            f"call void @park(ptr %pc, i32 {rest}, i32 {self._code(other)})",
+            "br label %meet",
+        ]
+
+    def _warp_barrier(self, instruction: Instruction, block: DecodedBlock, number: int) -> None:
+        """bar.warp.sync: passed when all are here."""
+        assert block.source is not None
+        code = Code(self.lowering, instruction)
+        self._company(self.registers[code.source(0, TYPES["b32"])])
+        self.w.lines.append(f"br label %{self._goto(block.next[0], number)}")
+
+    def _code(self, block: int) -> int:
+        """The number of a block: where its threads are, or a way out."""
+        point = Point(block, 0)
+        number = self.text.entries.get(point)
+        return EXIT + self._exit(point) if number is None else number
+
+    def _goto(self, block: int, number: int) -> str:
+        """A label that takes all threads that run to a block."""
+        target = self.text.entries.get(Point(block, 0))
+        if target is None:
+            return self._leave(Point(block, 0))
+        return f"back{target}" if target <= number else f"go{target}"
+
+    def _exit(self, point: Point) -> int:
+        if point not in self.text.exits:
+            self.text.exits.append(point)
+        return self.text.exits.index(point)
+
+    def _leave(self, point: Point) -> str:
+        """A label where threads leave before a step."""
+        number = self._exit(point)
+        self.leaves[number] = f"out{number}"
+        return self.leaves[number]
+
+    # -- one instruction
+
+    def _trace(self, block: DecodedBlock, number: int) -> None:
+        """Write an instruction. Raises NotTraced and others of FAILURES."""
+        assert block.source is not None
+        instruction = block.source.body[number]
+        if instruction.opcode in ("ld", "ldu", "st"):
+            self._memory(instruction)
+            return
+        before, dirty = dict(self.registers.values), set(self.registers.dirty)
+        try:
+            with self.w.attempt():
+                block.steps[number](self.registers, self.group)  # type: ignore[arg-type]
+        except FAILURES:
+            self.registers.values, self.registers.dirty = before, dirty
+            raise
+
+    def _memory(self, instruction: Instruction) -> None:
+        """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
+        is_store = instruction.opcode == "st"
+        if is_store:
+            self.registers.flush(self.live[self.here])
+            self.safe = self.here
+        self.text.troubles.add(self.safe)
+        safe = self.safe
+        access = Access(
+            self.w, self.registers, self.windows, self.text.sites, is_store, lambda: self._leave(safe)
+        )
+        self.text.sites += 1
+        code = Code(self.lowering, instruction)
+        (native_memory.store if is_store else native_memory.load)(code, access)
+        if is_store:  # what is stored is not stored again
+            self.safe = Point(self.here.block, self.here.step + 1)
+
+    # -- the function around the nodes
+
+    def _edges(self) -> list[str]:
+        """How a warp's threads come to a node: others may wait there, or before it."""
+        lines = []
+        for point, number in self.text.entries.items():
+            if point.step:
+                continue
+            stays = f"n{number}"
+            for stem in ("go", "back"):
+                label = f"{stem}{number}"
+                lines.append(f"{label}:")
+                if point.block in self.rejoins:
+                    out = self._leave(point)
+                    lines += [
+                        f"  %r{label} = icmp eq i64 %rejoin, {point.block}",
+                        f"  br i1 %r{label}, label %{out}, label %{label}x",
+                        f"{label}x:",
+                    ]
+                lines += [
+                    f"  %l{label} = load i32, ptr %least",
+                    f"  %w{label} = icmp ule i32 %l{label}, {number}",
+                ]
+                test = f"%w{label}"
+                if stem == "back":
+                    lines += [
+                        f"  %f{label} = load i64, ptr %fuel",
+                        f"  %s{label} = icmp slt i64 %f{label}, 0",
+                        f"  %e{label} = or i1 %w{label}, %s{label}",
+                    ]
+                    test = f"%e{label}"
+                lines += [
+                    f"  br i1 {test}, label %{label}p, label %{stays}",
+                    f"{label}p:",
+                    f"  %m{label} = load i32, ptr %mask",
+                    f"  call void @park(ptr %pc, i32 %m{label}, i32 {number})",
+                    "  br label %meet",
+                ]
+        return lines
+
+    def _outs(self) -> list[str]:
+        lines = []
+        for number, label in self.leaves.items():
+            lines += [
+                f"{label}:",
+                f"  %m{label} = load i32, ptr %mask",
+                f"  call void @park(ptr %pc, i32 %m{label}, i32 {EXIT + number})",
+                "  br label %meet",
+            ]
+        return lines
+
+    def _function(self, nodes: list[str]) -> str:
+        edges = self._edges()
+        body = [*nodes, *edges, *self._outs()]
+        whole = "\n".join(body)
+        cases = " ".join(f"i32 {number}, label %n{number}" for number in self.text.entries.values())
+        fields = []
+        listed = [(PLACES[name], name, kind) for name, kind in FIELDS]
+        for place, name, kind in (*listed, (accesses.SITES, "sites", "ptr")):
+            fields += [
+                f"  %p_{name} = getelementptr i64, ptr %table, i64 {place}",
+                f"  %{name} = load {kind}, ptr %p_{name}",
+            ]
+        needed: list[str] = []
+        for name, one in SOMETIMES.items():
+            if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
+                needed.insert(0, one)
+        heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]
+        declared = sorted({line for line in heads if line.startswith("declare")} | declarations(body))
+        defined = [line for line in heads if not line.startswith("declare")]
+        seen = {line.partition("@")[2].partition("(")[0] for line in declared}
+        lookup = [
+            line
+            for line in accesses.LOOKUP.splitlines()
+            if not line.startswith("declare") or line.partition("@")[2].partition("(")[0] not in seen
+        ]
+        kind = f"<{WARP} x i32>"
+        bytes_ = max(64, self.text.layout.size_bytes)
+        return "\n".join(
+            [
+                *declared,
+                *lookup,
+                *defined,
+                'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
+                "start:",
+                "  %pick = alloca [32 x i64], align 64",
+                "  %mask = alloca i32",
+                "  %least = alloca i32",
+                "  %fuel = alloca i64",
+                *fields,
+                "  br label %warp",
+                "warp:",
+                "  %number = phi i64 [0, %start], [%after, %done]",
+                f"  %ownat = mul i64 %number, {bytes_}",
+                "  %own = getelementptr i8, ptr %file, i64 %ownat",
+                f"  %pc = getelementptr [{WARP} x i32], ptr %pcs, i64 %number",
+                "  %livep = getelementptr i32, ptr %lives, i64 %number",
+                "  %live = load i32, ptr %livep",
+                f"  %starts = getelementptr [{WARP} x i64], ptr %allstarts, i64 %number",
+                f"  %locals = getelementptr [{WARP} x i64], ptr %alllocals, i64 %number",
+                "  store i64 %most, ptr %fuel",
+                "  br label %meet",
+                "meet:",
+                f"  %where = load <{WARP} x i32>, ptr %pc, align 64",
+                f"  %first = call i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32> %where)",
+                f"  %none = icmp uge i32 %first, {EXIT}",
+                "  %rest = load i64, ptr %fuel",
+                "  %spent = icmp slt i64 %rest, 0",
+                "  %stop = or i1 %none, %spent",
+                "  br i1 %stop, label %done, label %choose",
+                "choose:",
+                f"  %firsts = insertelement <{WARP} x i32> poison, i32 %first, i64 0",
+                f"  %every = shufflevector {kind} %firsts, {kind} poison, {kind} zeroinitializer",
+                f"  %here = icmp eq <{WARP} x i32> %where, %every",
+                f"  %bits = bitcast <{WARP} x i1> %here to i32",
+                "  store i32 %bits, ptr %mask",
+                f"  %others = select <{WARP} x i1> %here, <{WARP} x i32> splat (i32 -1), <{WARP} x i32> %where",
+                f"  %second = call i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32> %others)",
+                "  store i32 %second, ptr %least",
+                f"  switch i32 %first, label %nowhere [ {cases} ]",
+                "nowhere:",
+                "  unreachable",
+                *body,
+                "done:",
+                "  %used = sub i64 %most, %rest",
+                "  %before = load i64, ptr %p_executed",
+                "  %is_more = icmp ugt i64 %used, %before",
+                "  %longest = select i1 %is_more, i64 %used, i64 %before",
+                "  store i64 %longest, ptr %p_executed",
+                "  %after = add i64 %number, 1",
+                "  %again = icmp ult i64 %after, %count",
+                "  br i1 %again, label %warp, label %end",
+                "end:",
+                "  ret i32 0",
+                "}",
+                "",
+            ]
+        )
+
+
+HELPERS = f"""
+declare i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32>)
+
+define internal void @park(ptr %pc, i32 %who, i32 %code) alwaysinline {{
+  %on = bitcast i32 %who to <{WARP} x i1>
+  %old = load <{WARP} x i32>, ptr %pc, align 64
+  %one = insertelement <{WARP} x i32> poison, i32 %code, i64 0
+  %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
+  %new = select <{WARP} x i1> %on, <{WARP} x i32> %all, <{WARP} x i32> %old
+  store <{WARP} x i32> %new, ptr %pc, align 64
+  ret void
+}}
+
+define internal i32 @gone(ptr %pc, i64 %ended) noinline {{
+  %code = trunc i64 %ended to i32
+  %old = load <{WARP} x i32>, ptr %pc, align 64
+  %one = insertelement <{WARP} x i32> poison, i32 %code, i64 0
+  %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
+  %is = icmp eq <{WARP} x i32> %old, %all
+  %bits = bitcast <{WARP} x i1> %is to i32
+  ret i32 %bits
+}}
+"""
