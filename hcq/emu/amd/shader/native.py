@@ -11,6 +11,7 @@ are looked at while they run (counters, races, guards) and memory behind emulate
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
 BEGIN_NS = 30_000_000  # and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
+MOST_KEPT = 512  # programs, wherever they lie, of which the machine code is kept in this process
+WHOLE = 0xFFFFFFFFFFFFFFFF
 FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
 
 
@@ -42,15 +45,18 @@ class Compiled:
     code: assemble.Assembled
 
 
+_made: dict[str, Compiled | None] = {}  # the one that was made longest ago stands first
+
+
 def native_of(program: Program, residents: Residents) -> Native | None:
     """What runs waves of a program as machine code; None where they are interpreted."""
     way, memory = config.current().emu_compiled, residents.memory
     is_looked_at = residents.races is not None or residents.tally is not None
-    if way not in ("1", "always") or program.additions or is_looked_at:
+    if way == "0" or program.additions or is_looked_at:
         return None
     if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory:
         return None
-    if assemble.tools() is None:
+    if not assemble.is_installed():
         return None
     return Native(program, residents, memory, is_eager=way == "always")
 
@@ -74,7 +80,8 @@ class Native:
         Returns the batches that can go on, and how many instructions were run.
         """
         compiled = self._compiled(b)
-        entry = None if compiled is None else compiled.text.entries.get(b.pc)
+        begin = self.program.entry
+        entry = None if compiled is None else compiled.text.entries.get((b.pc - begin) & WHOLE)
         if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
             self.troubles.remove(b.pc)
             entry = None
@@ -134,8 +141,9 @@ class Native:
         going = []
         for number in np.unique(exits).tolist():
             part = b if (exits == number).all() else b.take(exits == number)
-            part.pc, part.turn = text.exits[number], b.turn
-            if part.pc in text.troubles:
+            place = text.exits[number]
+            part.pc, part.turn = (self.program.entry + place) & WHOLE, b.turn
+            if place in text.troubles:
                 self.troubles.add(part.pc)
             going.append(part)
         return going, executed
@@ -163,10 +171,36 @@ def compile_program(program: Program, mode: int, registers: int) -> Compiled | N
 
     if any(one.name.startswith("s_set_gpr_idx") for one in program.instructions.values()):
         return None  # what such an instruction turns on changes the meaning of those behind it
-    text = Translator(program, mode, registers).translate()
+    key = _identity(program, mode, registers)
+    if key in _made:
+        made = _made[key]
+    else:
+        text = Translator(program, mode, registers).translate()
+        made = Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+        _made[key] = made
+        while len(_made) > MOST_KEPT:
+            del _made[next(iter(_made))]
+    if made is None:
+        return None
+    text = made.text
+    # what is behind an instruction that is not compiled begins a block
+    program.leaders |= {(program.entry + place) & WHOLE for place in text.entries}
+    program.blocks.clear()
     if "code" in config.current().debug:
         names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
         sys.stderr.write(
             f"hcq: kernel at {program.entry:#x} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
         )
-    return Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+    return made
+
+
+def _identity(program: Program, mode: int, registers: int) -> str:
+    """What the text of a program depends on: its code, wherever it lies, and how far it is known."""
+    code = program.instructions
+    begin = program.entry if any("getpc" in one.name for one in code.values()) else 0
+    places = [
+        sorted((pc - program.entry) & WHOLE for pc in found) for found in (program.leaders, program.frontier)
+    ]
+    words = sorted(((pc - program.entry) & WHOLE, one.words) for pc, one in code.items())
+    facts = program.isa.arch, program.wave_size, program.acc_offset, mode, registers, begin, places, words
+    return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 In       a Program, the MODE that its waves run under
 Out      Text: the IR, where waves can enter, and what each way out means
-Changes  the program's leaders: an instruction behind one that is not compiled begins a block
+Changes  nothing
 Next     symbolic_batch.py (what steps are traced on), native.py (runs it), hcq/emu/compiled/accesses.py (memory)
 
 Each instruction's own step is traced: what the interpreter does with arrays is written down once as code for one wave.
@@ -44,7 +44,10 @@ FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeErr
 
 @dataclass
 class Text:
-    """What is there of a program. why_not: of instructions that are left to the interpreter."""
+    """What is there of a program. why_not: of instructions that are left to the interpreter.
+
+    Addresses are counted from the program's entry on: the same code elsewhere has the same text.
+    """
 
     ir: str = ""
     entries: dict[int, int] = field(default_factory=dict)  # by address: the number of an entry
@@ -72,7 +75,7 @@ class Translator:
         starts = self._starts()
         self.sites = 0
         text = self.text
-        text.entries = {pc: number for number, pc in enumerate(sorted(starts))}
+        text.entries = {self._from_entry(pc): number for number, pc in enumerate(sorted(starts))}
         looped = self._looped()
         lines: list[str] = []
         for pc in sorted(starts):
@@ -80,6 +83,15 @@ class Translator:
         text.sites = self.sites
         text.ir = self._function(lines)
         return text
+
+    def _from_entry(self, pc: int) -> int:
+        return (pc - self.program.entry) & 0xFFFFFFFFFFFFFFFF
+
+    def _label(self, pc: int) -> str:
+        return f"b{self._from_entry(pc):x}"
+
+    def _is_entry(self, pc: int) -> bool:
+        return self._from_entry(pc) in self.text.entries
 
     # -- which instructions, which blocks
 
@@ -105,8 +117,6 @@ class Translator:
                     break
             if run:
                 self._keep(starts, begin, pc, run, leader)
-        program.leaders |= starts
-        program.blocks.clear()
         return starts
 
     def _is_retry_loop(self, leader: int) -> bool:
@@ -158,23 +168,23 @@ class Translator:
         program, text = self.program, self.text
         self._begin()
         w = self.writer
-        w.label = f"b{start:x}"
-        head = [f"b{start:x}:"]
+        w.label = label = self._label(start)
+        head = [f"{label}:"]
         if is_looped:
             left = w.fresh("left")
             w.scalar += [
                 f"{left} = load i64, ptr %fuel",
                 f"{left}x = icmp slt i64 {left}, 0",
-                f"br i1 {left}x, label %spent{start:x}, label %go{start:x}",
-                f"spent{start:x}:",
+                f"br i1 {left}x, label %spent_{label}, label %go_{label}",
+                f"spent_{label}:",
                 *self._leave(start, 0),
             ]
-            w.place(f"go{start:x}")
+            w.place(f"go_{label}")
         pc, length = start, 0
         while True:
             inst = program.instructions.get(pc)
-            if length and pc in text.entries:
-                tail = [*self._spend(length), f"br label %b{pc:x}"]
+            if length and self._is_entry(pc):
+                tail = [*self._spend(length), f"br label %{self._label(pc)}"]
                 break
             if inst is None or not self.can.get(pc) or (length and pc in program.leaders):
                 tail = self._leave(pc, length)
@@ -204,7 +214,7 @@ class Translator:
         taken: Any = condition(ctx, inst.name)(self.batch)  # type: ignore[arg-type]
         name = self.batch.scalar_text(taken, np.bool_)
         yes, no = branch_target(inst), inst.next_pc
-        tag = f"{inst.pc:x}"
+        tag = f"_{self._label(inst.pc)}"
         return [
             *self._spend(length),
             f"br i1 {name}, label %yes{tag}, label %no{tag}",
@@ -215,7 +225,7 @@ class Translator:
         ]
 
     def _goto(self, pc: int) -> list[str]:
-        return [f"br label %b{pc:x}"] if pc in self.text.entries else self._leave(pc, 0)
+        return [f"br label %{self._label(pc)}"] if self._is_entry(pc) else self._leave(pc, 0)
 
     def _spend(self, count: int) -> list[str]:
         left = self.writer.fresh("fuel")
@@ -227,14 +237,15 @@ class Translator:
 
     def _leave(self, pc: int, count: int) -> list[str]:
         """Leave off before an instruction; everything is where it belongs."""
-        if pc not in self.text.exits:
-            self.text.exits.append(pc)
-        number = self.text.exits.index(pc)
+        place = self._from_entry(pc)
+        if place not in self.text.exits:
+            self.text.exits.append(place)
+        number = self.text.exits.index(place)
         return [*(self._spend(count) if count else ()), f"store i32 {number}, ptr %exit", "br label %out"]
 
     def _stop(self, pc: int, count: int) -> list[str]:
         """Leave off in the middle of a block, for the interpreter to go on."""
-        self.text.troubles.add(pc)
+        self.text.troubles.add(self._from_entry(pc))
         return [*self.batch.flushed(), *self._leave(pc, count)]
 
     # -- one instruction
@@ -410,7 +421,7 @@ class Translator:
     def _function(self, blocks: list[str]) -> str:
         lanes, text = self.program.wave_size, self.text
         rows = max(1, len(text.rows))
-        cases = " ".join(f"i64 {number}, label %b{pc:x}" for pc, number in text.entries.items())
+        cases = " ".join(f"i64 {number}, label %b{place:x}" for place, number in text.entries.items())
         kept = [
             f"  %kept{number + 1} = alloca [{lanes} x i64], align 64" for number in range(self.temporaries)
         ]
