@@ -247,7 +247,7 @@ def scaled(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
 def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any:
     """frexp: a number from 0.5 to 1, and the power of two to it."""
     (x,) = inputs
-    if x.dtype == np.float32:
+    if x.dtype in (np.float16, np.float32):
         part, exponent = taken_apart(w, name, (w.convert(x, np.dtype(np.float64)),), None)
         return w.convert(part, x.dtype), exponent
     if x.dtype != np.float64:
@@ -268,6 +268,23 @@ def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any
     return part, w.convert(w.select(usual, power, np.zeros(1, i64)), np.dtype(np.int32))
 
 
+def neighbour(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """nextafter: the next number towards another."""
+    dtype = common(inputs)
+    x, to = (w.as_symbol(one, dtype) for one in inputs)
+    bits, boolean, zero = np.dtype(f"u{dtype.itemsize}"), np.dtype(bool), np.zeros(1, dtype)
+    one = np.ones(1, bits)
+    up, positive = w.compare("ogt", to, x), w.compare("ogt", x, zero)
+    pattern = x.view(bits)
+    grows = w.compare("eq", up, positive)
+    moved = w.select(grows, w.binary("add", bits, pattern, one), w.binary("sub", bits, pattern, one))
+    least = copy_sign(w, "copysign", (w.as_symbol(one, bits).view(dtype), to), None)
+    found = w.select(w.compare("oeq", x, zero), least, moved.view(dtype))
+    found = w.select(w.compare("oeq", x, to), to, found)
+    unordered = w.binary("or", boolean, w.compare("uno", x, x), w.compare("uno", to, to))
+    return w.select(unordered, arithmetic(w, "add", (x, to), None), found)
+
+
 UFUNCS: dict[str, Callable[..., Symbol]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "true_divide"), arithmetic),
     **dict.fromkeys(BITS, bitwise),
@@ -285,6 +302,7 @@ UFUNCS: dict[str, Callable[..., Symbol]] = {
     "signbit": sign_bit,
     "copysign": copy_sign,
     "ldexp": scaled,
+    "nextafter": neighbour,
     "frexp": taken_apart,
 }
 

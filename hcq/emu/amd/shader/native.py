@@ -21,7 +21,7 @@ import numpy as np
 from hcq import config
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange
 from hcq.emu.amd.shader.residents import Residents
-from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.amd.shader.waves import Batch, by_wave
 from hcq.emu.compiled import accesses, assemble
 from hcq.system import native
 
@@ -72,6 +72,8 @@ class Native:
         self.held: Any = None
         self.sites: dict[int, Any] = {}  # by MODE
         self.lds = residents.lds.data.ctypes.data + residents.group_of.astype(np.int64) * residents.lds_stride
+        own = residents.scratch_size * residents.wave_size  # of each wave
+        self.scratch = residents.scratch.data.ctypes.data + own * np.arange(len(residents.group_of))
 
     def step(self, b: Batch, budget: int) -> tuple[list[Batch], int] | None:
         """Run a batch as far as compiled code goes; None where there is none for it.
@@ -110,21 +112,20 @@ class Native:
 
     def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
         text = compiled.text
+        if not b.is_by_wave or not b.u32.flags.writeable:
+            b.bind(by_wave(b.u32))
         vectors = b.u32
-        if not vectors.flags.c_contiguous or not vectors.flags.writeable:
-            b.bind(np.ascontiguousarray(vectors))
-            vectors = b.u32
         scalars = b.s
         if not scalars.flags.c_contiguous or not scalars.flags.writeable:
             scalars = b.scalars = np.ascontiguousarray(scalars)
         conditions = np.array(b.scc, np.bool_)
         exits = np.zeros(b.waves, np.int32)
-        shared = self.lds[b.ids]
+        shared, scratch = self.lds[b.ids], self.scratch[b.ids]
         self._look_at_memory(text, b.mode)
         table = np.zeros(accesses.TABLE_WORDS, np.int64)
         table[accesses.WAVES] = b.waves
         table[accesses.VECTORS] = vectors.ctypes.data
-        table[accesses.REGISTER_BYTES] = vectors.strides[0]
+        table[accesses.WAVE_BYTES] = vectors.strides[1]
         table[accesses.SCALARS] = scalars.ctypes.data
         table[accesses.CONDITIONS] = conditions.ctypes.data
         table[accesses.EXITS] = exits.ctypes.data
@@ -133,6 +134,10 @@ class Native:
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
         table[accesses.SITES] = self.sites[b.mode].ctypes.data
         table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
+        table[accesses.SCRATCH], table[accesses.SCRATCH_BYTES] = (
+            scratch.ctypes.data,
+            self.residents.scratch_size,
+        )
         compiled.code.run(native.address_of(table.data))
         b.scc = conditions
         b.known.clear()
