@@ -93,7 +93,7 @@ class Translator:
     def _starts(self) -> set[int]:
         """Where blocks begin that are compiled, at least in part."""
         program = self.program
-        self.can = {pc: self._is_traced(inst) for pc, inst in program.instructions.items()}
+        self.can = {pc: self.traces(inst) for pc, inst in program.instructions.items()}
         starts: set[int] = set()
         for leader in sorted(program.leaders - program.frontier):  # beyond those nothing is known
             if self._is_retry_loop(leader):
@@ -138,7 +138,7 @@ class Translator:
         program = self.program
         return Context(program.isa, inst, self.mode, program.wave_size, program.acc_offset)
 
-    def _is_traced(self, inst: Instruction) -> bool:
+    def traces(self, inst: Instruction) -> bool:
         """Whether an instruction can be compiled: it is tried."""
         if inst.name == "s_branch" or inst.name in BRANCHES:
             return True
