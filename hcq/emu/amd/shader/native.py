@@ -75,6 +75,11 @@ class Native:
         own = residents.scratch_size * residents.wave_size  # of each wave
         self.scratch = residents.scratch.data.ctypes.data + own * np.arange(len(residents.group_of))
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is machine code already."""
+        return any(self.program.native.values())
+
     def step(self, b: Batch, budget: int) -> tuple[list[Batch], int] | None:
         """Run a batch as far as compiled code goes; None where there is none for it.
 
