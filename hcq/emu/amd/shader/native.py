@@ -134,8 +134,12 @@ class Native:
         table[accesses.SCALARS] = scalars.ctypes.data
         table[accesses.CONDITIONS] = conditions.ctypes.data
         table[accesses.EXITS] = exits.ctypes.data
-        table[accesses.ENTRY] = entry
-        table[accesses.FUEL] = max(1, min(FUEL, budget // b.waves + 1))
+        fuel = max(1, min(FUEL, budget // b.waves + 1))
+        entries, fuels = np.full(b.waves, entry), np.full(b.waves, fuel)
+        groups, meets = self._together(b, text)
+        table[accesses.ENTRIES], table[accesses.FUELS] = entries.ctypes.data, fuels.ctypes.data
+        table[accesses.GROUPS], table[accesses.GROUP_COUNT] = groups.ctypes.data, len(groups) - 1
+        table[accesses.MEETS] = meets
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
         table[accesses.SITES] = self.sites[b.mode].ctypes.data
         table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
@@ -147,7 +151,7 @@ class Native:
         b.scc = conditions
         b.known.clear()
         b.exec_changed()
-        executed = int(table[accesses.EXECUTED])
+        executed = fuel * b.waves - int(fuels.sum())
         going = []
         for number in np.unique(exits).tolist():
             part = b if (exits == number).all() else b.take(exits == number)
@@ -157,6 +161,17 @@ class Native:
                 self.troubles.add(part.pc)
             going.append(part)
         return going, executed
+
+    def _together(self, b: Batch, text: Text) -> tuple[Any, bool]:
+        """Where each workgroup's waves begin, and whether all of its waves are here, none of them at a barrier yet."""
+        whole = np.array([0, b.waves])
+        if not text.has_barriers:
+            return whole, False
+        groups = b.groups
+        starts = np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1, [b.waves]))
+        here, residents = groups[starts[:-1]], self.residents
+        is_whole = (np.diff(starts) == residents.alive[here]).all() and not residents.arrived[here].any()
+        return (starts, True) if is_whole else (whole, False)
 
     def _look_at_memory(self, text: Text, mode: int) -> None:
         """What is mapped where, as a table."""

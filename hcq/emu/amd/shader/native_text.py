@@ -52,6 +52,7 @@ class Text:
     exits: list[int] = field(default_factory=list)  # the address that a way out leads to
     troubles: set[int] = field(default_factory=set)  # of these: where an access may find no memory
     sites: int = 0
+    has_barriers: bool = False  # that compiled code goes on behind
     why_not: dict[str, str] = field(default_factory=dict)
 
 
@@ -277,6 +278,19 @@ class Translator:
 
     # -- the function around the blocks
 
+    def _behind_barriers(self) -> str:
+        """For each way out the entry behind its barrier; -1 for another."""
+        text, program = self.text, self.program
+        numbers = []
+        for place in text.exits:
+            inst = program.instructions.get((program.entry + place) & 0xFFFFFFFFFFFFFFFF)
+            is_barrier = inst is not None and inst.name == "s_barrier"
+            behind = text.entries.get(self._from_entry(inst.next_pc), -1) if inst is not None else -1
+            numbers.append(behind if is_barrier else -1)
+        text.has_barriers = max(numbers, default=-1) >= 0
+        listed = ", ".join(f"i64 {number}" for number in numbers or [-1])
+        return f"@behind = internal constant [{max(1, len(numbers))} x i64] [{listed}]"
+
     def _function(self, blocks: list[str]) -> str:
         lanes, text = self.program.wave_size, self.text
         cases = " ".join(f"i64 {number}, label %b{place:x}" for place, number in text.entries.items())
@@ -290,14 +304,16 @@ class Translator:
         fields = "\n".join(
             f"  %p{number} = getelementptr i64, ptr %table, i64 {number}\n  %f{name} = load {kind}, ptr %p{number}"
             for number, name, kind in (
-                (accesses.WAVES, "waves", "i64"),
                 (accesses.VECTORS, "vectors", "ptr"),
                 (accesses.WAVE_BYTES, "stride", "i64"),
                 (accesses.SCALARS, "scalars", "ptr"),
                 (accesses.CONDITIONS, "conditions", "ptr"),
                 (accesses.EXITS, "exits", "ptr"),
-                (accesses.ENTRY, "entry", "i64"),
-                (accesses.FUEL, "fuel", "i64"),
+                (accesses.ENTRIES, "entries", "ptr"),
+                (accesses.FUELS, "fuels", "ptr"),
+                (accesses.GROUPS, "groups", "ptr"),
+                (accesses.GROUP_COUNT, "groupcount", "i64"),
+                (accesses.MEETS, "meets", "i64"),
                 (accesses.SHARED, "shared", "ptr"),
                 (accesses.SCRATCH, "scratch", "ptr"),
             )
@@ -313,15 +329,13 @@ class Translator:
                 *intrinsics,
                 *matrices.values(),
                 *self.memory.module.values(),
+                self._behind_barriers(),
                 'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
                 "start:",
-                "  %fuel = alloca i64",
                 *kept,
                 *room,
                 fields,
-                "  br label %wave",
-                "wave:",
-                "  %number = phi i64 [0, %start], [%after, %out]",
+                *GROUP_LOOP,
                 "  %ownat = mul i64 %number, %fstride",
                 "  %own = getelementptr i8, ptr %fvectors, i64 %ownat",
                 "  %scalars = getelementptr [128 x i32], ptr %fscalars, i64 %number",
@@ -331,27 +345,78 @@ class Translator:
                 "  %shared = load i64, ptr %sharedat",
                 "  %scratchat = getelementptr i64, ptr %fscratch, i64 %number",
                 "  %scratch = load i64, ptr %scratchat",
-                "  store i64 %ffuel, ptr %fuel",
-                f"  switch i64 %fentry, label %nowhere [ {cases} ]",
+                "  %fuel = getelementptr i64, ptr %ffuels, i64 %number",
+                "  %entryat = getelementptr i64, ptr %fentries, i64 %number",
+                "  %entry = load i64, ptr %entryat",
+                f"  switch i64 %entry, label %nowhere [ {cases} ]",
                 "nowhere:",
                 "  unreachable",
                 *blocks,
                 "out:",
-                "  %rest = load i64, ptr %fuel",
-                "  %used = sub i64 %ffuel, %rest",
-                f"  %ep = getelementptr i64, ptr %table, i64 {accesses.EXECUTED}",
-                "  %before = load i64, ptr %ep",
-                "  %sum = add i64 %before, %used",
-                "  store i64 %sum, ptr %ep",
-                "  %after = add i64 %number, 1",
-                "  %more = icmp ult i64 %after, %fwaves",
-                "  br i1 %more, label %wave, label %end",
+                *MEETING,
                 "end:",
                 "  ret i32 0",
                 "}",
                 "",
             ]
         )
+
+
+# waves of a workgroup run to a barrier one after the other, then they go on from it
+GROUP_LOOP = """  br label %group
+group:
+  %g = phi i64 [0, %start], [%gnext, %apart]
+  %firstat = getelementptr i64, ptr %fgroups, i64 %g
+  %first = load i64, ptr %firstat
+  %gnext = add i64 %g, 1
+  %lastat = getelementptr i64, ptr %fgroups, i64 %gnext
+  %last = load i64, ptr %lastat
+  br label %round
+round:
+  br label %wave
+wave:
+  %number = phi i64 [%first, %round], [%after, %out]""".split("\n")
+MEETING = """  %after = add i64 %number, 1
+  %more = icmp ult i64 %after, %last
+  br i1 %more, label %wave, label %meet
+meet:
+  %may = icmp ne i64 %fmeets, 0
+  br i1 %may, label %ask, label %apart
+ask:
+  %exit0at = getelementptr i32, ptr %fexits, i64 %first
+  %exit0 = load i32, ptr %exit0at
+  %behindat = getelementptr i64, ptr @behind, i32 %exit0
+  %behind = load i64, ptr %behindat
+  %goes = icmp sge i64 %behind, 0
+  br i1 %goes, label %compare, label %apart
+compare:
+  %c = phi i64 [%first, %ask], [%cn, %same]
+  %cexitat = getelementptr i32, ptr %fexits, i64 %c
+  %cexit = load i32, ptr %cexitat
+  %cfuelat = getelementptr i64, ptr %ffuels, i64 %c
+  %cfuel = load i64, ptr %cfuelat
+  %here = icmp eq i32 %cexit, %exit0
+  %time = icmp sgt i64 %cfuel, 0
+  %both = and i1 %here, %time
+  br i1 %both, label %same, label %apart
+same:
+  %cn = add i64 %c, 1
+  %cmore = icmp ult i64 %cn, %last
+  br i1 %cmore, label %compare, label %pass
+pass:
+  %p = phi i64 [%first, %same], [%pn, %pass]
+  %pentryat = getelementptr i64, ptr %fentries, i64 %p
+  store i64 %behind, ptr %pentryat
+  %pfuelat = getelementptr i64, ptr %ffuels, i64 %p
+  %pfuel = load i64, ptr %pfuelat
+  %pless = sub i64 %pfuel, 1
+  store i64 %pless, ptr %pfuelat
+  %pn = add i64 %p, 1
+  %pmore = icmp ult i64 %pn, %last
+  br i1 %pmore, label %pass, label %round
+apart:
+  %others = icmp ult i64 %gnext, %fgroupcount
+  br i1 %others, label %group, label %end""".split("\n")
 
 
 def _declared(lines: list[str]) -> set[str]:
