@@ -75,6 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="under --emulate: HCQ_SANITIZE is memory,race or others, and a test whose kernels leave a finding fails",
     )
     group.addoption(
+        "--emu-compiled",
+        choices=("0", "1", "always"),
+        help="HCQ_EMU_COMPILED: whether emulated AMD GPUs run kernels as machine code",
+    )
+    group.addoption(
         "--random-schedules",
         metavar="SEED",
         help="under --emulate: kernels get random schedules, not those that the heuristic believes in",
@@ -131,6 +136,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["HCQ_DEVICE"] = emulated.partition(":")[0].upper()
     if words := config.getoption("--sanitize"):
         os.environ["HCQ_SANITIZE"] = words
+    if way := config.getoption("--emu-compiled"):
+        os.environ["HCQ_EMU_COMPILED"] = way
 
 
 def _cache_of(config: pytest.Config) -> str:

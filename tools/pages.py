@@ -3,8 +3,8 @@
 In       the generators listed in GENERATORS; the pages as they are now
 Out      docs/, only files whose text differs
 Changes  those files; pages in a generator's folder that it does not make are removed
-Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, ptx_page.py, refused_page.py, abi_page.py,
-         stubs.py, upward_page.py (the generators)
+Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, ptx_page.py, amd_ways_page.py,
+         refused_page.py, abi_page.py, stubs.py, upward_page.py (the generators)
 
     python tools/pages.py            write the pages
     python tools/pages.py --check    write nothing; say which pages are old, and exit with 1
@@ -23,6 +23,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 from hcq.tools import (
     abi_page,
+    amd_ways_page,
     module_pages,
     onnx_page,
     packet_pages,
@@ -53,6 +54,7 @@ GENERATORS = (
     Generator(module_pages.pages),
     Generator(onnx_page.pages),
     Generator(ptx_page.pages),
+    Generator(amd_ways_page.pages),
     Generator(refused_page.pages),
     Generator(abi_page.pages),
     Generator(stubs.pages),

@@ -39,7 +39,8 @@ PTX = """.version 8.3
 mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0; ld.param.u64 %d0, [cell];
 """
 FMA = "fma.rn.f32 %f1, %f1, %f0, %f0; " * 8
-OPERATIONS = ("matmul", "matmul-512", "elementwise", "sum", "softmax", "sort")
+OPERATIONS = ("matmul", "matmul-512", "half-512", "elementwise", "fma-chain", "sum", "softmax", "sort")
+CHAIN = 128  # multiply-adds of each element
 KERNELS = {
     "atomic-exch": "atom.global.exch.b32 %r2, [%d0], %r0; xor.b32 %r2, %r2, %r0; st.global.u32 [%d0+4], %r2;",
     "atomic-float": "cvt.rn.f32.u32 %f0, %r0; red.global.add.f32 [%d0], %f0;",
@@ -102,10 +103,13 @@ def tensors(what: str) -> Callable[[], object]:
     square = Tensor(rng.random((128, 128), np.float32)).realize()
     long = Tensor(rng.random(1 << 20, np.float32)).realize()
     wide = Tensor(rng.random((512, 512), np.float32)).realize() if what == "matmul-512" else square
+    half = Tensor(rng.random((512, 512)).astype(np.float16)).realize() if what == "half-512" else square
     keys = Tensor(rng.integers(0, 1 << 30, 4096).astype(np.int32)).realize() if what == "sort" else square
     work: dict[str, Callable[[], Any]] = {
         "matmul": lambda: square @ square,
         "matmul-512": lambda: wide @ wide,
+        "half-512": lambda: half @ half,  # by matrix instructions
+        "fma-chain": lambda: functools.reduce(lambda x, _: x * 0.5 + 1.0, range(CHAIN), long),
         "sort": lambda: keys.sort()[0],
         "elementwise": lambda: (long * 2.0 + 1.0).relu(),
         "sum": lambda: long.sum(),

@@ -30,7 +30,7 @@ from hcq.emu.nv.copy_processor import CopyProcessor
 from hcq.emu.nv.engine import Engine
 from hcq.emu.nv.errors import ChannelError, LaunchError
 from hcq.emu.nv.host_processor import Acquire as Semaphore
-from hcq.emu.nv.launch import TPCS, Shader, Windows
+from hcq.emu.nv.launch import Shader, Windows
 from hcq.emu.nv.launch_limits import local_memory_bytes
 from hcq.emu.nv.memory import PAGE, PageTable, View
 from hcq.emu.nv.pbdma import Pbdma, State
@@ -229,8 +229,8 @@ class _Run:
         words = list(memoryview(bytes(encoder.setup())).cast("I"))
         if need := self._local_bytes():
             at = -(-self.highest // PAGE) * PAGE
-            self._add(at, np.zeros(need * TPCS, np.uint8))
-            words += list(memoryview(bytes(encoder.local_memory(at, need, TPCS))).cast("I"))
+            self._add(at, np.zeros(need * self.chip.tpcs, np.uint8))
+            words += list(memoryview(bytes(encoder.local_memory(at, need, self.chip.tpcs))).cast("I"))
         at = ring + RING_BYTES
         front.channel.view.write(at, struct.pack(f"<{len(words)}I", *words), "a replay")
         lane = _Lane(front, ring, [], {})

@@ -22,8 +22,9 @@ from hcq.emu.compiled.writer import WIDTH, Writer
 SITE_WORDS = 6
 START, LIMIT, DELTA, BAD, ADDRESS, TRIES = range(SITE_WORDS)
 # what the code is passed, 64 bits each
-WAVES, VECTORS, REGISTER_BYTES, SCALARS, CONDITIONS, EXITS, ENTRY, FUEL, EXECUTED = range(9)
-RANGES, RANGE_COUNT, SITES, SHARED, SHARED_BYTES, TABLE_WORDS = range(9, 15)
+WAVES, VECTORS, WAVE_BYTES, SCALARS, CONDITIONS, EXITS, ENTRY, FUEL, EXECUTED = range(9)
+RANGES, RANGE_COUNT, SITES, SHARED, SHARED_BYTES, SCRATCH, SCRATCH_BYTES = range(9, 16)
+ENTRIES, FUELS, GROUPS, GROUP_COUNT, MEETS, TABLE_WORDS = range(16, 22)  # of waves that meet at barriers
 MOST_TRIES = 4  # lookups in a row, before the interpreter has a go
 
 V32, V64, V1 = f"<{WIDTH} x i32>", f"<{WIDTH} x i64>", f"<{WIDTH} x i1>"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 from typing import Any
 
 from hcq.system import native
@@ -19,12 +20,16 @@ KIND = "emu-objects"
 
 
 @functools.cache
+def is_installed() -> bool:
+    """Whether there is LLVM. It is not loaded before something is to be compiled."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+@functools.cache
 def tools() -> Any:
-    """LLVM; None where it is not installed."""
-    try:
-        import llvmlite.binding as llvm
-    except ImportError:
-        return None
+    """LLVM."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm

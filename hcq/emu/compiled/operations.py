@@ -247,7 +247,7 @@ def scaled(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
 def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any:
     """frexp: a number from 0.5 to 1, and the power of two to it."""
     (x,) = inputs
-    if x.dtype == np.float32:
+    if x.dtype in (np.float16, np.float32):
         part, exponent = taken_apart(w, name, (w.convert(x, np.dtype(np.float64)),), None)
         return w.convert(part, x.dtype), exponent
     if x.dtype != np.float64:
@@ -304,27 +304,6 @@ def _whole_quotient(w: Writer, x: Symbol, y: Symbol) -> Symbol:
     return w.convert(w.convert(found, np.dtype(np.uint32)), x.dtype)
 
 
-def next_after(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
-    """The next float towards an infinity."""
-    x, goal = inputs
-    if not isinstance(x, Symbol) or isinstance(goal, Symbol) or x.dtype.kind != "f" or x.itemsize < 4:
-        raise NotTraced("nextafter of numbers that are not known")
-    if not np.isinf(goal):
-        raise NotTraced("nextafter of a finite goal")
-    bits, is_up = np.dtype(f"i{x.itemsize}"), bool(np.asarray(goal).reshape(-1)[0] > 0)
-    here, one = x.view(bits), np.ones(1, bits)
-    outward = w.binary("add", bits, here, one)
-    inward = w.binary("sub", bits, here, one)
-    is_negative = w.compare("slt", here, np.zeros(1, bits))
-    moved = w.select(is_negative, inward, outward) if is_up else w.select(is_negative, outward, inward)
-    least = np.array([1 if is_up else np.iinfo(bits).min + 1], bits)
-    moved = w.select(w.compare("oeq", x, np.zeros(1, x.dtype)), least, moved)
-    stays = w.binary(
-        "or", np.dtype(bool), w.compare("uno", x, x), w.compare("oeq", x, np.asarray(goal, x.dtype))
-    )
-    return w.select(stays, here, moved).view(x.dtype)
-
-
 def sign(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     """-1, 0 or 1; a NaN stays one."""
     (x,) = inputs
@@ -334,6 +313,23 @@ def sign(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     found = w.select(w.compare("oeq", x, zero), zero, x)
     found = w.select(w.compare("olt", x, zero), -one, found)
     return w.select(w.compare("ogt", x, zero), one, found)
+
+
+def neighbour(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """nextafter: the next number towards another."""
+    dtype = common(inputs)
+    x, to = (w.as_symbol(one, dtype) for one in inputs)
+    bits, boolean, zero = np.dtype(f"u{dtype.itemsize}"), np.dtype(bool), np.zeros(1, dtype)
+    one = np.ones(1, bits)
+    up, positive = w.compare("ogt", to, x), w.compare("ogt", x, zero)
+    pattern = x.view(bits)
+    grows = w.compare("eq", up, positive)
+    moved = w.select(grows, w.binary("add", bits, pattern, one), w.binary("sub", bits, pattern, one))
+    least = copy_sign(w, "copysign", (w.as_symbol(one, bits).view(dtype), to), None)
+    found = w.select(w.compare("oeq", x, zero), least, moved.view(dtype))
+    found = w.select(w.compare("oeq", x, to), to, found)
+    unordered = w.binary("or", boolean, w.compare("uno", x, x), w.compare("uno", to, to))
+    return w.select(unordered, arithmetic(w, "add", (x, to), None), found)
 
 
 UFUNCS: dict[str, Callable[..., Symbol]] = {
@@ -353,9 +349,9 @@ UFUNCS: dict[str, Callable[..., Symbol]] = {
     "signbit": sign_bit,
     "copysign": copy_sign,
     **dict.fromkeys(("floor_divide", "remainder", "fmod"), quotient),
-    "nextafter": next_after,
     "sign": sign,
     "ldexp": scaled,
+    "nextafter": neighbour,
     "frexp": taken_apart,
 }
 

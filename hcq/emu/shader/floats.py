@@ -31,10 +31,11 @@ SPARE_BITS = {2: 42, 4: 29}  # bits of a float64's fraction that the format has 
 def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
     """p + c, given in float64, rounded once to float32 or float16. Of p and c one has the shape of the result."""
     fuse = getattr(p, "fuse", None) or getattr(c, "fuse", None)
-    if fuse is not None:  # symbols of code that is being compiled
+    # symbols of code that is being compiled
+    if fuse is not None and rounding == NEAREST and np.dtype(kind) == np.float32:
         fused: Array = fuse(p, c, kind, rounding)
         return fused
-    if rounding != NEAREST:
+    if fuse is not None or rounding != NEAREST:
         return narrow(round_to_odd(*two_sum(p, c)), kind, rounding)
     total = p + c
     result: Array = total.astype(kind)

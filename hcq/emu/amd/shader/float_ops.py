@@ -32,6 +32,7 @@ from hcq.emu.amd.shader.floats import (
 )
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
+from hcq.emu.shader.elementary import cosine_of_turns, exp2, log2, sine_of_turns
 from hcq.emu.shader.exact_floats import exact_fma, fma64, round_to_odd, two_product, two_sum
 from hcq.emu.shader.floats import DOWN, NEAREST, UP, ZERO, narrow, narrow_bf16, widen_bf16
 
@@ -180,18 +181,6 @@ def reciprocal(x: Array) -> Array:
 def reciprocal_root(x: Array) -> Array:
     """1 / sqrt(x), of NumPy's accuracy."""
     return 1.0 / np.sqrt(x)
-
-
-def turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """sin or cos of revolutions; quarter turns come out exact."""
-
-    def run(x: Array) -> Array:
-        part = x - np.rint(x)
-        quarters = part * 4
-        y = function(part * (2 * np.pi))
-        return np.where(quarters == np.rint(quarters), np.rint(y), y)
-
-    return run
 
 
 def fraction(a: Array) -> Array:
@@ -397,10 +386,10 @@ for kind in KINDS:
     define(f"v_rcp_{kind} v_rcp_iflag_{kind}", one, make=through64(reciprocal), arithmetic=True)
     define(f"v_rsq_{kind}", one, make=through64(reciprocal_root), arithmetic=True)
     define(f"v_sqrt_{kind}", one, make=through64(np.sqrt), arithmetic=True)
-    define(f"v_exp_{kind}", one, make=through64(np.exp2, flushes=True), arithmetic=True)
-    define(f"v_log_{kind}", one, make=through64(np.log2, flushes=True), arithmetic=True)
-    define(f"v_sin_{kind}", one, make=through64(turns(np.sin)), arithmetic=True)
-    define(f"v_cos_{kind}", one, make=through64(turns(np.cos)), arithmetic=True)
+    define(f"v_exp_{kind}", one, make=through64(exp2, flushes=True), arithmetic=True)
+    define(f"v_log_{kind}", one, make=through64(log2, flushes=True), arithmetic=True)
+    define(f"v_sin_{kind}", one, make=through64(sine_of_turns), arithmetic=True)
+    define(f"v_cos_{kind}", one, make=through64(cosine_of_turns), arithmetic=True)
     define(f"v_div_fixup_{kind}", trio, divide_fixup, arithmetic=True)
 
 F16, F32 = "f16 = f16 f16 f16", "f32 = f32 f32 f32"

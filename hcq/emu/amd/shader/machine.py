@@ -27,7 +27,7 @@ from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.retry import foresee
 from hcq.emu.amd.shader.standing import waves_of
-from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.amd.shader.waves import Batch, room_by_wave
 from hcq.emu.shader.schedule import Schedule
 from hcq.events.kernel_faults import KernelFault, Site
 from hcq.events.waves import Running
@@ -75,13 +75,18 @@ class Limits:
         return None
 
 
-def first_batch(residents: Residents) -> Batch:
-    """All of them, before their first instruction."""
+def first_batch(residents: Residents, by_wave: bool = False) -> Batch:
+    """All of them, before their first instruction. by_wave: as compiled code wants their registers."""
     launch, items, waves = residents.launch, residents.items, len(residents.group_of)
     s = np.zeros((waves, 128), np.uint32)
     launch.set_scalars(s, items.group_coordinates(residents.group_ids), residents.place_in_group)
     s[:, 126 : 126 + residents.wave_size // 32] = pack_lanes(residents.start_lanes)
-    v = np.zeros((launch.vgprs, waves, residents.wave_size), np.uint32)
+    shape = launch.vgprs, waves, residents.wave_size
+    if by_wave:
+        v = room_by_wave(*shape)
+        v[...] = 0
+    else:
+        v = np.zeros(shape, np.uint32)
     v[0] = items.packed_ids(
         residents.group_ids, residents.place_in_group, residents.wave_size, launch.id_dimensions
     )

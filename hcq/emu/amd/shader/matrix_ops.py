@@ -6,7 +6,8 @@ Changes  VGPRs and AccVGPRs, when the step runs
 Next     scaled_matrix_ops.py (products with scales), wmma_ops.py (gfx11 and gfx12), convert_ops.py (byte floats)
 Source   CDNA2, CDNA3 and CDNA4 ISA documents; positions from AMD's calculator
 
-Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
+Products are added to C in float64 (int64 for integers), in the order of k, and rounded once; the hardware does not
+document its order of sums.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E4M3_FNUZ, E5M2,
 ELEMENT_BITS = {
     "f64": 64,
     "f32": 32,
+    "i32": 32,
     "xf32": 32,
     "f16": 16,
     "bf16": 16,
@@ -115,6 +117,45 @@ class Shape:
         return j + 4 * block + 0 * i, i + 0 * (j + block)
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """Where elements lie: the lane, and the place among those that a lane has from register `first` on.
+
+    The arrays are (block, i, k) of A, (block, k, j) of B, and (block, i, j) of C and D.
+    """
+
+    first: int
+    kind: str
+    lane: Array
+    element: Array
+    signed: bool = True
+
+
+@dataclass(frozen=True)
+class Product:
+    """A step that is nothing but D = A * B + C: compiled code has a way of its own to the same bits."""
+
+    run: Step
+    a: Matrix
+    b: Matrix
+    c: Matrix | Callable[[Batch], Array]  # or a constant
+    d: Matrix
+    clamp: bool = False
+
+    def __call__(self, b: Batch) -> None:
+        self.run(b)
+
+
+def accumulated(left: Array, right: Array, added: Array) -> Array:
+    """added + left * right of (..., i, k) and (..., k, j), product after product in the order of k."""
+    total = np.array(np.broadcast_to(added, (*left.shape[:-1], right.shape[-1])))
+    room = np.empty_like(total)
+    for k in range(left.shape[-1]):
+        np.multiply(left[..., k, None], right[..., k, None, :], out=room)
+        total += room
+    return total
+
+
 def compile_matrix(ctx: Context) -> Step:
     """The step of an MFMA, or of a move from or to an accumulation register."""
     inst = ctx.inst
@@ -186,9 +227,20 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
         if negated[1]:
             right = -right
         added = read_c(b)
-        write(b, np.matmul(left, right) + (-added if negated[2] else added))
+        write(b, accumulated(left, right, -added if negated[2] else added))
 
-    return run
+    if sparse or double:
+        return run
+    code = fields["src2"]
+    c_first = file_register(ctx, code, fields["acc_cd"])
+    c_place = Matrix(c_first, out_kind, d_lane, d_register)
+    return Product(
+        run,
+        Matrix(a_first, kind_a, a_lane, a_element),
+        Matrix(b_first, kind_b, lanes[b_lane].swapaxes(1, 2), b_element.swapaxes(1, 2)),
+        c_place if code >= 256 else source(ctx, code, out_kind),
+        Matrix(vdst, out_kind, d_lane, d_register),
+    )
 
 
 def write_result(kind: str, vdst: int, d_lane: Array, d_register: Array) -> Callable[[Batch, Array], None]:

@@ -200,15 +200,20 @@ def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
         return lambda b, store, addresses: lane_access.save(b, store, access, data, addresses)
     atomic = access.atomic
     assert atomic is not None
-    returns = fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0))
     second = data + access.words if atomic.takes_two else None
-    returned = vdst if returns else None
+    returned = vdst if atomic_returns(ctx) else None
 
     def modify(b: Batch, store: Any, addresses: Array) -> None:
         how = modify_inside if isinstance(store, LdsStore) else lane_access.modify
         how(b, store, atomic, data, second, returned, addresses)
 
     return modify
+
+
+def atomic_returns(ctx: Context) -> bool:
+    """Whether an atomic puts what it found into registers."""
+    fields = ctx.inst.fields
+    return bool(fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0)))
 
 
 def signed_offset(ctx: Context) -> int:
@@ -268,6 +273,11 @@ class Buffer:
         found: Array = b.s[:, self.descriptor : self.descriptor + 4].astype(np.uint64)[:, None, :]
         return found
 
+    def word(self, b: Batch, number: int) -> Array:
+        """(waves, 1) words of the descriptors, of one place in them."""
+        found: Array = b.scalar(self.descriptor + number).astype(np.uint64)[:, None]
+        return found
+
     def is_spread(self, b: Batch) -> bool:
         """Whether the descriptor is swizzled."""
         return self.may_spread and bool(b.s[0, self.descriptor + 1] & SWIZZLE_ENABLE)
@@ -288,10 +298,10 @@ class Buffer:
 
     def places(self, b: Batch) -> tuple[Array, Array]:
         """(addresses of all lanes, which of them are in the descriptor's range)."""
-        words, fields = self.words(b), self.fields
-        base = words[..., 0] | ((words[..., 1] & np.uint64(0xFFFF)) << np.uint64(32))
-        stride = (words[..., 1] >> np.uint64(16)) & np.uint64(0x3FFF)
-        records = words[..., 2]
+        low, high, records = (self.word(b, number) for number in range(3))
+        fields = self.fields
+        base = low | ((high & np.uint64(0xFFFF)) << np.uint64(32))
+        stride = (high >> np.uint64(16)) & np.uint64(0x3FFF)
         offset = np.full(b.lanes.shape, self.immediate, np.uint64)
         index = np.zeros(b.lanes.shape, np.uint64)
         if fields["idxen"]:

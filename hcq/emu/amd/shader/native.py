@@ -11,6 +11,7 @@ are looked at while they run (counters, races, guards) and memory behind emulate
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import numpy as np
 from hcq import config
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange
 from hcq.emu.amd.shader.residents import Residents
-from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.amd.shader.waves import Batch, by_wave
 from hcq.emu.compiled import accesses, assemble
 from hcq.system import native
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
 BEGIN_NS = 30_000_000  # and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
+MOST_KEPT = 512  # programs, wherever they lie, of which the machine code is kept in this process
+WHOLE = 0xFFFFFFFFFFFFFFFF
 FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
 
 
@@ -42,15 +45,18 @@ class Compiled:
     code: assemble.Assembled
 
 
+_made: dict[str, Compiled | None] = {}  # the one that was made longest ago stands first
+
+
 def native_of(program: Program, residents: Residents) -> Native | None:
     """What runs waves of a program as machine code; None where they are interpreted."""
     way, memory = config.current().emu_compiled, residents.memory
     is_looked_at = residents.races is not None or residents.tally is not None
-    if way not in ("1", "always") or program.additions or is_looked_at:
+    if way == "0" or program.additions or is_looked_at:
         return None
     if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory:
         return None
-    if assemble.tools() is None:
+    if not assemble.is_installed():
         return None
     return Native(program, residents, memory, is_eager=way == "always")
 
@@ -66,6 +72,13 @@ class Native:
         self.held: Any = None
         self.sites: dict[int, Any] = {}  # by MODE
         self.lds = residents.lds.data.ctypes.data + residents.group_of.astype(np.int64) * residents.lds_stride
+        own = residents.scratch_size * residents.wave_size  # of each wave
+        self.scratch = residents.scratch.data.ctypes.data + own * np.arange(len(residents.group_of))
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is machine code already."""
+        return any(self.program.native.values())
 
     def step(self, b: Batch, budget: int) -> tuple[list[Batch], int] | None:
         """Run a batch as far as compiled code goes; None where there is none for it.
@@ -74,7 +87,8 @@ class Native:
         Returns the batches that can go on, and how many instructions were run.
         """
         compiled = self._compiled(b)
-        entry = None if compiled is None else compiled.text.entries.get(b.pc)
+        begin = self.program.entry
+        entry = None if compiled is None else compiled.text.entries.get((b.pc - begin) & WHOLE)
         if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
             self.troubles.remove(b.pc)
             entry = None
@@ -103,42 +117,61 @@ class Native:
 
     def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
         text = compiled.text
+        if not b.is_by_wave or not b.u32.flags.writeable:
+            b.bind(by_wave(b.u32))
         vectors = b.u32
-        if not vectors.flags.c_contiguous or not vectors.flags.writeable:
-            b.bind(np.ascontiguousarray(vectors))
-            vectors = b.u32
         scalars = b.s
         if not scalars.flags.c_contiguous or not scalars.flags.writeable:
             scalars = b.scalars = np.ascontiguousarray(scalars)
         conditions = np.array(b.scc, np.bool_)
         exits = np.zeros(b.waves, np.int32)
-        shared = self.lds[b.ids]
+        shared, scratch = self.lds[b.ids], self.scratch[b.ids]
         self._look_at_memory(text, b.mode)
         table = np.zeros(accesses.TABLE_WORDS, np.int64)
         table[accesses.WAVES] = b.waves
         table[accesses.VECTORS] = vectors.ctypes.data
-        table[accesses.REGISTER_BYTES] = vectors.strides[0]
+        table[accesses.WAVE_BYTES] = vectors.strides[1]
         table[accesses.SCALARS] = scalars.ctypes.data
         table[accesses.CONDITIONS] = conditions.ctypes.data
         table[accesses.EXITS] = exits.ctypes.data
-        table[accesses.ENTRY] = entry
-        table[accesses.FUEL] = max(1, min(FUEL, budget // b.waves + 1))
+        fuel = max(1, min(FUEL, budget // b.waves + 1))
+        entries, fuels = np.full(b.waves, entry), np.full(b.waves, fuel)
+        groups, meets = self._together(b, text)
+        table[accesses.ENTRIES], table[accesses.FUELS] = entries.ctypes.data, fuels.ctypes.data
+        table[accesses.GROUPS], table[accesses.GROUP_COUNT] = groups.ctypes.data, len(groups) - 1
+        table[accesses.MEETS] = meets
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
         table[accesses.SITES] = self.sites[b.mode].ctypes.data
         table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
+        table[accesses.SCRATCH], table[accesses.SCRATCH_BYTES] = (
+            scratch.ctypes.data,
+            self.residents.scratch_size,
+        )
         compiled.code.run(native.address_of(table.data))
         b.scc = conditions
         b.known.clear()
         b.exec_changed()
-        executed = int(table[accesses.EXECUTED])
+        executed = fuel * b.waves - int(fuels.sum())
         going = []
         for number in np.unique(exits).tolist():
             part = b if (exits == number).all() else b.take(exits == number)
-            part.pc, part.turn = text.exits[number], b.turn
-            if part.pc in text.troubles:
+            place = text.exits[number]
+            part.pc, part.turn = (self.program.entry + place) & WHOLE, b.turn
+            if place in text.troubles:
                 self.troubles.add(part.pc)
             going.append(part)
         return going, executed
+
+    def _together(self, b: Batch, text: Text) -> tuple[Any, bool]:
+        """Where each workgroup's waves begin, and whether all of its waves are here, none of them at a barrier yet."""
+        whole = np.array([0, b.waves])
+        if not text.has_barriers:
+            return whole, False
+        groups = b.groups
+        starts = np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1, [b.waves]))
+        here, residents = groups[starts[:-1]], self.residents
+        is_whole = (np.diff(starts) == residents.alive[here]).all() and not residents.arrived[here].any()
+        return (starts, True) if is_whole else (whole, False)
 
     def _look_at_memory(self, text: Text, mode: int) -> None:
         """What is mapped where, as a table; stores of the interpreter come before those of compiled code."""
@@ -164,10 +197,36 @@ def compile_program(program: Program, mode: int, registers: int) -> Compiled | N
 
     if any(one.name.startswith("s_set_gpr_idx") for one in program.instructions.values()):
         return None  # what such an instruction turns on changes the meaning of those behind it
-    text = Translator(program, mode, registers).translate()
+    key = _identity(program, mode, registers)
+    if key in _made:
+        made = _made[key]
+    else:
+        text = Translator(program, mode, registers).translate()
+        made = Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+        _made[key] = made
+        while len(_made) > MOST_KEPT:
+            del _made[next(iter(_made))]
+    if made is None:
+        return None
+    text = made.text
+    # what is behind an instruction that is not compiled begins a block
+    program.leaders |= {(program.entry + place) & WHOLE for place in text.entries}
+    program.blocks.clear()
     if "code" in config.current().debug:
         names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
         sys.stderr.write(
             f"hcq: kernel at {program.entry:#x} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
         )
-    return Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+    return made
+
+
+def _identity(program: Program, mode: int, registers: int) -> str:
+    """What the text of a program depends on: its code, wherever it lies, and how far it is known."""
+    code = program.instructions
+    begin = program.entry if any("getpc" in one.name for one in code.values()) else 0
+    places = [
+        sorted((pc - program.entry) & WHOLE for pc in found) for found in (program.leaders, program.frontier)
+    ]
+    words = sorted(((pc - program.entry) & WHOLE, one.words) for pc, one in code.items())
+    facts = program.isa.arch, program.wave_size, program.acc_offset, mode, registers, begin, places, words
+    return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -140,7 +140,7 @@ def run_dispatch(
             if begins is not None:
                 begins(machine)
             try:
-                machine.all(first_batch(residents))
+                machine.all(first_batch(residents, machine.native is not None and machine.native.is_made))
             except PageFault as fault:
                 if checks is not None:
                     refused(checks, program, fault)

@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.matrix_ops import (
     ELEMENT_BITS,
     SCALED_FORMATS,
     Shape,
+    accumulated,
     elements,
     file_register,
     mfma_accumulator,
@@ -66,8 +67,8 @@ def scaled(ctx: Context, shape: Shape) -> Step:
         if is_scaled:
             a = _times(a, scale_a(b), blocks)
             c = _times(c, scale_b(b), blocks)
-        product = np.matmul(a.transpose(2, 0, 1), c.transpose(2, 1, 0))[:, None]
-        write(b, product + read_c(b))
+        left, right = a.transpose(2, 0, 1)[:, None], c.transpose(2, 1, 0)[:, None]
+        write(b, accumulated(left, right, read_c(b)))
 
     return run
 

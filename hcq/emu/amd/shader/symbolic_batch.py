@@ -105,7 +105,6 @@ class Place(Symbol):
             self.put(x, key)
         elif isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], Symbol) and self.half is None:
             self._settled()
-            self.batch.written.add(self.row)
             self.writer.scalar.append(
                 f"store i32 {self.batch.scalar_text(x, U32)}, ptr {self._one(key[1])}, align 4"
             )
@@ -233,10 +232,8 @@ class Residents:
 class SymbolicBatch:
     """One wave, in symbols."""
 
-    def __init__(self, writer: Writer, registers: int, mode: int, rows: dict[int, int]) -> None:
+    def __init__(self, writer: Writer, registers: int, mode: int) -> None:
         self.writer, self.registers, self.mode = writer, registers, mode
-        self.rows = rows
-        self.written: set[int] = set()
         self.residents = Residents(writer.lanes)
         self.mask_words = writer.lanes // 32
         self.words: dict[int, Symbol] = {}
@@ -263,7 +260,7 @@ class SymbolicBatch:
         """Where a vector register lies in the wave's memory. Raises NotTraced where there is none of this number."""
         if not 0 <= register < self.registers:
             raise NotTraced("a register that is not there")
-        return self.rows.setdefault(register, len(self.rows))
+        return register
 
     def pair(self, register: int, dtype: Any) -> Symbol:
         """Two consecutive vector registers as one 64-bit number per lane."""
@@ -408,7 +405,7 @@ class SymbolicBatch:
     def state(self) -> dict[str, Any]:
         """What a step that is not traced to its end must not have changed."""
         return {
-            name: value.copy() if isinstance(value, (dict, set)) and name != "rows" else value
+            name: value.copy() if isinstance(value, (dict, set)) else value
             for name, value in vars(self).items()
         }
 
@@ -419,7 +416,6 @@ class SymbolicBatch:
         w = self.writer
         names = {register: w.bits_of(mask) for register, mask in self.pending.items()}
         self.pending = {}
-        self.written.update(w.stores)
         w.close()
         for register, name in names.items():
             whole = w.symbol_of(name, U64)

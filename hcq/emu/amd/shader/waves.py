@@ -27,6 +27,26 @@ from hcq.emu.amd.shader.residents import Residents
 __all__ = ["EXEC", "VCC", "Batch"]
 
 
+LINE = 64  # bytes of a cache line, where the registers of a wave that compiled code runs begin
+
+
+def room_by_wave(registers: int, waves: int, lanes: int) -> Array:
+    """(register, wave, lane) words of which those of a wave lie beside each other, as compiled code has them."""
+    rows = registers | 1  # an odd number: the same register of many waves is not in the same part of a cache
+    room = np.empty(waves * rows * lanes + LINE // 4, np.uint32)
+    first = -room.ctypes.data % LINE // 4
+    whole = room[first : first + waves * rows * lanes].reshape(waves, rows, lanes)
+    found: Array = whole[:, :registers].swapaxes(0, 1)
+    return found
+
+
+def by_wave(v: Array) -> Array:
+    """A copy that lies so."""
+    found = room_by_wave(*v.shape)
+    found[...] = v
+    return found
+
+
 class Batch:
     """Waves at one program counter. `ids` are their places among the resident waves, in order."""
 
@@ -49,6 +69,8 @@ class Batch:
     def bind(self, v: Array) -> None:
         """Make the typed views of a new register array."""
         self.u32 = v
+        # the registers of a wave lie beside each other, if there are several waves
+        self.is_by_wave = v.strides[1] > v.strides[0]
         self.i32, self.f32 = v.view(np.int32), v.view(np.float32)
         self.u16 = v.view(np.uint16).reshape(*v.shape, 2)
         self.i16, self.f16 = self.u16.view(np.int16), self.u16.view(np.float16)
@@ -166,12 +188,13 @@ class Batch:
 
     def take(self, which: Array) -> Batch:
         """A batch of some of these waves, with copies of their registers."""
+        v = by_wave(self.u32[:, which]) if self.is_by_wave else self.u32[:, which]
         return Batch(
             self.residents,
             self.pc,
             self.mode,
             self.ids[which],
-            self.u32[:, which],
+            v,
             self.s[which],
             self.scc[which],
         )
@@ -184,7 +207,13 @@ class Batch:
             return first
         ids = np.concatenate([part.ids for part in parts])
         order = np.argsort(ids, kind="stable")
-        v = np.concatenate([part.u32 for part in parts], axis=1)[:, order]
+        if any(part.is_by_wave for part in parts):
+            v, place, at = room_by_wave(len(first.u32), len(ids), first.u32.shape[2]), np.argsort(order), 0
+            for part in parts:
+                v[:, place[at : at + part.waves]] = part.u32
+                at += part.waves
+        else:
+            v = np.concatenate([part.u32 for part in parts], axis=1)[:, order]
         s = np.concatenate([part.s for part in parts])[order]
         scc = np.concatenate([part.scc for part in parts])[order]
         joined = Batch(first.residents, first.pc, first.mode, ids[order], v, s, scc)

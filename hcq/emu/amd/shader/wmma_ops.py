@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, OCP, elements
+from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, OCP, Matrix, Product, accumulated, elements
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.floats import narrow_bf16, widen_bf16
@@ -87,7 +87,7 @@ def compile_wmma(ctx: Context) -> Step:
     vdst, clamp, upper = fields["vdst"], bool(fields["clamp"]), fields["opsel"] >> 2 & 1
 
     def run(b: Batch) -> None:
-        total = np.matmul(read_a(b), read_b(b).transpose(0, 2, 1)) + read_c(b)
+        total = accumulated(read_a(b), read_b(b).transpose(0, 2, 1), read_c(b))
         if out_kind == "i32" and clamp:
             total = np.clip(total, -(2**31), 2**31 - 1)
         flat = moved(total.reshape(b.waves, 256), origin).transpose(1, 0, 2)
@@ -108,7 +108,21 @@ def compile_wmma(ctx: Context) -> Step:
         for index in range(len(words)):
             put(b, b.u32[vdst + index], words[index])
 
-    return run
+    is_float = not kinds[0].startswith("iu")
+    changes = fields["neg_lo"] | fields["neg_hi"] if is_float else (fields["neg_lo"] | fields["neg_hi"]) >> 2
+    if is_sparse or changes or out_kind not in ("f32", "i32"):
+        return run
+    sources = []
+    for index, kind in enumerate((kinds[0], kinds[-1])):
+        at = operand_places(ctx, ELEMENT_BITS[kind], depth)
+        signed = is_float or bool(fields["neg_lo"] >> index & 1)
+        one_lane, one_place = (x[None] if not index else x.T[None] for x in at)
+        sources.append(Matrix(fields[f"src{index}"] - 256, kind, one_lane, one_place, signed))
+    code, result = fields["src2"], (lane[None], place[None])
+    c = Matrix(code - 256, out_kind, *result) if code >= 256 else source(ctx, code, out_kind)
+    return Product(
+        run, sources[0], sources[1], c, Matrix(vdst, out_kind, *result), clamp and out_kind == "i32"
+    )
 
 
 def sparse_operands(

@@ -168,7 +168,7 @@ class State:
 def native_of(machine: Owner) -> Native | None:
     """What runs a machine's paths as machine code; None where they are interpreted."""
     way, memory = config.current().emu_compiled, machine.batch.memory
-    if way not in ("1", "always") or machine.schedule is not None or machine.batch.launch.tally is not None:
+    if way == "0" or machine.schedule is not None or machine.batch.launch.tally is not None:
         return None
     if not isinstance(memory, AddressSpace) or not memory.is_plain:
         return None

@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 
 from hcq import config
+from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader import (
     atomic_ops,
     bit_ops,
@@ -84,7 +85,7 @@ def decode(module: Module, function: Function, additions: tuple[Addition, ...] =
     additions  each puts steps of its own into a block, in this order; without any, what was decoded once serves all
                kernels of the module
     """
-    is_compiled = not additions and config.current().emu_compiled in ("1", "always")
+    is_compiled = not additions and config.current().emu_compiled != "0" and assemble.is_installed()
     key = f"{function.name} to be compiled" if is_compiled else function.name  # no name of PTX has a blank
     if not additions and (known := module.decoded.get(key)) is not None:
         return cast(Decoded, known)

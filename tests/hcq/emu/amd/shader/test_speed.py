@@ -1,17 +1,29 @@
-"""How fast lanes run: an endless supply of fused multiply-adds over 64 waves, on one core."""
+"""How fast lanes are interpreted: an endless supply of fused multiply-adds over 64 waves, on one core."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from hcq import config
 from tests.hcq.emu.amd.shader.kernels import ISAS, Loaded
 
 # 64 trips of 16 multiply-adds on four chains, as a matrix product's inner loop has them
 CHAINS, STEPS, TRIPS = 4, 4, 64
 MOST_CALLS = 30  # of an instruction
+
+
+@pytest.fixture(autouse=True)
+def interpreted() -> Iterator[None]:
+    """Nothing is compiled meanwhile."""
+    before = config.current()
+    config.use(dataclasses.replace(before, emu_compiled="0"))
+    yield
+    config.use(before)
 
 
 def fma_loop() -> str:
