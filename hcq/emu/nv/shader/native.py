@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 COMPILE_NS = 800_000  # LLVM and this compiler: for each instruction,
 BEGIN_NS = 60_000_000  # and for a function
 STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for each lane of it
+# so many count as one of the interpreter's: a kernel that waits for the host may wait as long as it may there
+SHARE = 1 << 10
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
 SPLIT = -1
 MOST_STATES = 4  # that a function keeps for its next calls
@@ -324,10 +326,10 @@ class Native:
         alone = len(machine.runnable) == 1 and path.region.parent is None
         while True:
             left = machine.step_limit - batch.steps + 1
-            table[PLACES["most"]] = max(1, min(FUEL, left))
+            table[PLACES["most"]] = max(1, min(FUEL, left * SHARE))
             table[PLACES["executed"]] = 0
             compiled.code.run(native.address_of(table.data))
-            batch.steps += int(table[PLACES["executed"]])
+            batch.steps += -(-int(table[PLACES["executed"]]) // SHARE)
             here = codes if path.mask is None else codes[path.mask]
             if batch.steps > machine.check_at:
                 self._check_time(path, compiled, int(here.min()))
