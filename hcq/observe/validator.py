@@ -73,8 +73,10 @@ class Validator(Observer):
         self._ends: list[Callable[[], object]] = []
         if judges and "memory" not in device.config.sanitize:  # which says more of the same
             self._ends.append(stray_accesses.listen(self._strayed, self._gaps))
-        if "race" in device.config.sanitize:
+        self._finds_races = "race" in device.config.sanitize
+        if self._finds_races:
             self.process.touched = self.process.touched or Touched(self.process)
+            self.process.touched.devices += 1
             self._ends.append(kernel_touches.listen(self._ended))
 
     # ------------------------------------------------------------ submissions
@@ -83,6 +85,12 @@ class Validator(Observer):
         for end in self._ends:
             end()
         with _lock:
+            touched = self.process.touched
+            if self._finds_races and touched is not None:
+                self._finds_races = False
+                touched.devices -= 1
+                if not touched.devices:
+                    self.process.touched = None
             self.process.close(self.state)
         return True  # memory that it gives back is soon used again
 
@@ -240,13 +248,14 @@ class Validator(Observer):
     def _host(self, va: int, data: Any, is_write: bool, waited: int) -> None:
         """The program has read or written these bytes, after it has waited for that value of the timeline."""
         size = memoryview(data).nbytes
-        if self.process.touched is None or not size:
+        if not self._finds_races or not size:
             return
         rule = UNORDERED_LAUNCHES
         finding = Finding(rule.id, rule.level, "", rule.fix, self.device.name)
         with _lock:
             self.process.host_saw(self.device.timeline.va, waited)
-            for each in self.process.touched.host(va, size, is_write, finding):
+            touched = self.process.touched
+            for each in () if touched is None else touched.host(va, size, is_write, finding):
                 Sanitizer.add(self.device, each)
 
     def stand_in(self, va: int, graph: str) -> None:

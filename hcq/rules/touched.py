@@ -54,11 +54,11 @@ class Work(NamedTuple):
 
 
 class Touched:
-    """Of all devices of a process. tell: takes what is found."""
+    """Of all devices of a process. devices: how many are open that look for races."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.count = 0
+        self.count = self.devices = 0
         self._pending: dict[int, list[Work]] = {}
         self._past: deque[Work] = deque(maxlen=MOST_PAST)
         self._allocated: dict[int, int] = {}  # where a buffer begins -> how many works there were by then
@@ -85,8 +85,16 @@ class Touched:
             host, host.at, host.snapshot(), (), 0, True, "the host", finding, 0, None, touches, self.count
         )
         yield from self._compare(work, touches)
-        if any(not self._ordered(one, work) for waiting in self._pending.values() for one in waiting):
+        self._forget_waited_for(work.clock)
+        if self._pending:
             self._past.append(work)
+
+    def _forget_waited_for(self, clock: Clock) -> None:
+        """A launch that the host has waited for, and that nobody has told of, is one that nobody will tell of."""
+        for entry, waiting in list(self._pending.items()):
+            waiting[:] = [one for one in waiting if clock.get(one.agent, 0) < one.at]
+            if not waiting:
+                del self._pending[entry]
 
     def dropped(self, works: list[Work]) -> None:
         """They did not reach it."""
@@ -113,12 +121,16 @@ class Touched:
         return found
 
     def _compare(self, work: Work, touches: Touches) -> Iterator[Finding]:
+        if not len(touches.low):
+            return
+        low, high = touches.low[0], touches.high[-1]
         for before in self._past:
-            if before.touches is None or not len(touches.low) or not len(before.touches.low):
+            its = before.touches
+            if its is None or not len(its.low) or its.low[0] >= high or its.high[-1] <= low:
                 continue
             if self._ordered(before, work) or self._ordered(work, before):
                 continue
-            yield from self._collision(before, before.touches, work, touches)
+            yield from self._collision(before, its, work, touches)
 
     def _collision(self, before: Work, its: Touches, work: Work, mine: Touches) -> Iterator[Finding]:
         told: set[int] = set()

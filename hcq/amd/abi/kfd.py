@@ -123,7 +123,7 @@ def structure(name: str) -> type[Args]:
     """A structure in the layout of MINOR_VERSION. Raises UsageError for one that the file has not.
 
     >>> structure("FreeMemoryOfGpuArgs")(handle=7)
-    FreeMemoryOfGpuArgs(handle=7)
+    FreeMemoryOfGpuArgs(handle=0x7)
     """
     held = [cells for cells in rows(FILE, "structure") if cells[1] == name and int(cells[0]) <= MINOR_VERSION]
     if not held:

@@ -22,7 +22,10 @@ KIND = "emu-objects"
 @functools.cache
 def is_installed() -> bool:
     """Whether there is LLVM. It is not loaded before something is to be compiled."""
-    return importlib.util.find_spec("llvmlite") is not None
+    try:
+        return importlib.util.find_spec("llvmlite") is not None
+    except ValueError:  # somebody has put None in its place
+        return False
 
 
 @functools.cache

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters, Dim3
-from hcq.performance.model import l1_path
 
 Array = NDArray[Any]
 
@@ -325,6 +324,8 @@ class Tally:
 
     def _l1_path(self, warps: Array, addresses: Array, size_bytes: int) -> None:
         """How long a unit's first-level cache is busy with this, on the chip that is emulated."""
+        from hcq.performance.model import l1_path  # for launches that are counted alone
+
         if len(warps) > 1 and (warps[1:] < warps[:-1]).any():
             order = np.argsort(warps, kind="stable")
             warps, addresses = warps[order], addresses[order]
@@ -343,6 +344,8 @@ class Tally:
 
     def _contention(self, warps: Array, blocks: Array, addresses: Array) -> None:
         """How many words atomics change, and how many of them lie in the line that is changed most."""
+        from hcq.performance.model import l1_path
+
         owners, words = distinct(warps.astype(np.int64) << 24 | blocks.astype(np.int64), addresses)
         self.record.atomic_words += len(words)
         of_block = owners & (1 << 24) - 1

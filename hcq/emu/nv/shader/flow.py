@@ -227,6 +227,7 @@ def _find_order(blocks: list[BasicBlock]) -> None:
 
 
 def registers_of(operand: Operand) -> list[str]:
+    """Names of the registers in an operand, those of an address among them."""
     if isinstance(operand, Register):
         return [operand.name]
     if isinstance(operand, Address):

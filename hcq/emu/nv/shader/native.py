@@ -184,7 +184,7 @@ class Native:
 
     def __init__(self, machine: Owner, memory: AddressSpace, is_eager: bool) -> None:
         batch = machine.batch
-        self.machine, self.memory, self.is_eager = machine, memory, is_eager
+        self.machine, self.memory, self.is_eager, self.is_late = machine, memory, is_eager, False
         width = batch.count // len(batch.blocks)
         self.key = width % WARP == 0, batch.shared_window, batch.local_window
         self.warps = 0  # until something is compiled
@@ -215,11 +215,16 @@ class Native:
     # -- what there is
 
     def _compiled(self, decoded: Decoded) -> Compiled | None:
+        if self.is_late:
+            return None
         if self.key in decoded.native:
             found: Compiled | None = decoded.native[self.key]
             return found
         length = len(decoded.function.body)
         if not self.is_eager and decoded.spent_ns < BEGIN_NS + COMPILE_NS * length:
+            self.is_late = (
+                True  # its threads may stand anywhere by the time that it is compiled: the next batch runs it
+            )
             return None
         made = decoded.native[self.key] = compile_function(decoded, *self.key)
         return made
