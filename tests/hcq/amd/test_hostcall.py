@@ -356,6 +356,7 @@ def hip(source: str, arch: str, folder: Path) -> bytes:
         "-nogpuinc",
         "-nogpulib",
         "--no-gpu-bundle-output",
+        "-mcode-object-version=5",  # as the library's constant says; clang 16 takes 4 by itself
     ]
     done = subprocess.run(
         [clang, *flags, "-O2", "-c", "-x", "hip", str(text), *libraries, "-o", str(made)],
