@@ -57,11 +57,11 @@ def test_no_late_method_hides_behind_one_that_every_tensor_has():
 def test_operators_of_late_groups_are_imported_when_they_are_first_used():
     program = """
 import sys, hcq
-x = hcq.Tensor([4.0, 9.0])
+x = hcq.tensor([4, 9])  # remainders of floats are refused on Metal
 assert not {"hcq.frontend.ops.indexing", "hcq.frontend.ops.power"} & set(sys.modules)
 assert (x[1].item(), (x**2).tolist(), (2**x).tolist(), divmod(x, 2)[1].tolist()) == (9, [16, 81], [16, 512], [0, 1])
-x[0] = 1.0
-assert abs(-x).tolist() == [1.0, 9.0] and (7 // x).tolist() == [7.0, 0.0]
+x[0] = 1
+assert abs(-x).tolist() == [1, 9] and (7 // x).tolist() == [7, 0]
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
