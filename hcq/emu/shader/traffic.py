@@ -291,12 +291,14 @@ class Tally:
         size_bytes: int,
         by_l1: bool = True,
         is_local: bool = False,
+        stored: int = 0,
     ) -> None:
         """An access to global memory, or what lies there: "load", "store" or "atomic".
 
         warps, blocks   of each address: the warp; the number of its block in the grid
         by_l1           whether a load may be answered there
         is_local        local memory or scratch: stores stay in L1, too, for the thread will load what it stored
+        stored          visits to shared memory in which the data go there: they pass the data path once, not twice
         """
         if not len(addresses):
             return
@@ -309,7 +311,7 @@ class Tally:
         setattr(record, name, getattr(record, name) + len(sectors))
         if not is_local:
             record.bytes_needed += size_bytes * len(distinct(warps, addresses)[0])
-            self._l1_path(warps, addresses, size_bytes)
+            self._l1_path(warps, addresses, size_bytes, stored)
         if kind == "atomic":
             self._contention(warps, blocks, addresses)
         places, asked = owner & (1 << 20) - 1, (owner, sectors)
@@ -322,7 +324,7 @@ class Tally:
             self._requests(*asked, places, sectors)
         self._below(kind, places, sectors)
 
-    def _l1_path(self, warps: Array, addresses: Array, size_bytes: int) -> None:
+    def _l1_path(self, warps: Array, addresses: Array, size_bytes: int, stored: int) -> None:
         """How long a unit's first-level cache is busy with this, on the chip that is emulated."""
         from hcq.performance.model import l1_path  # for launches that are counted alone
 
@@ -340,7 +342,8 @@ class Tally:
             return
         of_warp, busy = visits(warps, l1_path.rank_in(warps), addresses, size_bytes)
         clocks = np.bincount(np.searchsorted(names, of_warp), busy, minlength=len(names))
-        record.l1_clocks = round(record.l1_clocks + l1_path.nvidia(clocks, counts), 2)
+        own = max(0.0, l1_path.nvidia(clocks * (not stored), counts) - stored)
+        record.l1_clocks = round(record.l1_clocks + own, 2)
 
     def _contention(self, warps: Array, blocks: Array, addresses: Array) -> None:
         """How many words atomics change, and how many of them lie in the line that is changed most."""

@@ -32,16 +32,17 @@ LEAST_RANKED = 3  # rows that a ladder needs for an order
 
 
 class Row(NamedTuple):
-    """A case, and what the model says of it. floor: seconds at peak rates."""
+    """A case, and what the model says of it: of its longest launch, and of all of them. floor: at peak rates."""
 
     case: Case
     found: Estimate
+    seconds: float
     floor: float
 
     @property
     def microseconds(self) -> float:
         """Predicted."""
-        return max(self.found.seconds, self.floor) * 1e6
+        return max(self.seconds, self.floor) * 1e6
 
     @property
     def ratio(self) -> float:
@@ -57,19 +58,27 @@ class Row(NamedTuple):
 def rows(known: dict[str, Counters] | None = None) -> list[Row]:
     """Every case that was counted."""
     known = count.load() if known is None else known
-    return [predict(case, known[count.key_of(case)]) for case in CASES if count.key_of(case) in known]
+    return [
+        predict(case, [known[count.key_of(launch)] for launch in case.launches])
+        for case in CASES
+        if all(count.key_of(launch) in known for launch in case.launches)
+    ]
 
 
-def predict(case: Case, counted: Counters) -> Row:
-    """One case."""
+def predict(case: Case, counted: Sequence[Counters]) -> Row:
+    """One case. counted: of each launch."""
+    found = [_predict(case, one) for one in counted]
+    longest = max(found, key=lambda one: one[0].seconds)
+    return Row(case, longest[0], sum(one.seconds for one, _ in found), sum(floor for _, floor in found))
+
+
+def _predict(case: Case, counted: Counters) -> tuple[Estimate, float]:
+    """Of one launch: the estimate, and seconds at peak rates."""
     chip = datasheets.chip(case.chip)
     whole = counted.whole()
     whole = whole if case.times == 1 else scaled(whole, case.times)
-    if case.shared_bytes:
-        whole.shared_bytes = case.shared_bytes
     found = estimate(whole, chip, is_warm=case.is_warm, launched_by=case.launched_by)
-    floor = 0.0 if case.is_warm else roof(whole, chip).seconds
-    return Row(case, found, floor)
+    return found, 0.0 if case.is_warm else roof(whole, chip).seconds
 
 
 def scaled(counted: Counters, times: int) -> Counters:
