@@ -98,6 +98,15 @@ def _keys(units: Array, sectors: Array) -> Array:
     return keys
 
 
+def busiest(came: Array) -> float:
+    """Of all that came, by unit and channel, the part that came to each unit's busiest channel.
+
+    >>> busiest(np.array([[4, 0], [2, 2]]))
+    0.75
+    """
+    return round(float(came.max(axis=1).sum()) / max(1, int(came.sum())), 4)
+
+
 class Cache:
     """Caches of one level, one for each unit: what came first leaves first.
 
@@ -203,6 +212,9 @@ class Tally:
         self.l2 = Cache(chip.l2_bytes, chip.l2s, chip.sector_bytes)
         self.hot: dict[int, int] = {}  # line -> words of it that atomics changed
         self.hot_of_block: dict[tuple[int, int], int] = {}
+        self.channels = np.zeros(
+            (chip.units, chip.l2_channels), np.int64
+        )  # unit, channel -> sectors that came to L2
         self.last = Cache(chip.last_bytes, 1, chip.sector_bytes) if chip.last_bytes else None
 
     def held(self) -> Tally | None:
@@ -218,6 +230,9 @@ class Tally:
         self.record.held_l2_bytes = max(0, found.l2_bytes - found.sector_bytes * found.store_sectors)
         self.record.held_beyond_l2_bytes = max(0, found.beyond_l2_bytes - written)
         self.record.held_dram_bytes = found.dram_read_bytes
+        if self.chip.l2_channels:
+            self.record.channel_share = busiest(self.channels)
+            self.record.held_channel_share = busiest(held.channels.sum(axis=0, keepdims=True))
 
     def instructions(self, classes: dict[str, int], warps: int, threads: int) -> None:
         """A run of instructions, so many of each class, executed by so many warps with so many threads."""
@@ -384,6 +399,11 @@ class Tally:
         """What comes to L2 from units, and goes on from there."""
         record, unit = self.record, self.chip.sector_bytes
         record.l2_bytes += unit * len(sectors)
+        if self.chip.l2_channels:
+            channel = sectors * np.uint64(unit) // np.uint64(datasheets.CHANNEL_BYTES)
+            np.add.at(
+                self.channels, (places, (channel % np.uint64(self.chip.l2_channels)).astype(np.int64)), 1
+            )
         homes, sectors = distinct(places % self.chip.l2s, sectors)
         if kind != "store":
             missing = sectors[self.l2.load(homes, sectors)]

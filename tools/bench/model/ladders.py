@@ -429,7 +429,8 @@ SMALL_MI210 = [
 ]  # fmt: skip
 MI300X = [
     Case("azure-mi300x", row, "mi300x", "hip_kernels", f"stream_{row}",
-         (4 * 304 if row == "dot" else BABEL // 1024, 1, 1), (1024, 1, 1), (*ARRAYS, BABEL, 4 * 304) if row == "dot" else ARRAYS, MOVED[row] * 8 * BABEL / rate / 1e3,
+         (4 * 304 if row == "dot" else BABEL // 1024, 1, 1), (1024, 1, 1),
+         (*ARRAYS, BABEL, 4 * 304) if row == "dot" else ARRAYS, MOVED[row] * 8 * BABEL / rate / 1e3,
          AZURE + "/ND_MI300X_v5_results.md", 8, note="dot: four blocks for each CU" if row == "dot" else "")
     for row, rate in (("copy", 4150), ("mul", 4280), ("add", 4130), ("triad", 4100), ("dot", 4000))
 ]  # fmt: skip
