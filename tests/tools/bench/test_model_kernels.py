@@ -117,3 +117,15 @@ def test_scans_of_tiles_are_prefix_sums_of_each(entry: str) -> None:
     data = np.random.default_rng(3).integers(-9, 9, (4, 512)).astype(np.int32)
     made = ran("cuda_scans", entry, (4, 1, 1), 512, [data, np.zeros_like(data), np.zeros(4, np.int32)], 1)
     assert (np.frombuffer(made, np.int32).reshape(4, 512) == data.cumsum(1)).all()
+
+
+@pytest.mark.parametrize(("entry", "n"), [("norm_4096", 4096), ("norm_plain_8192", 8192)])
+def test_layer_norm_is_layer_norm(entry: str, n: int) -> None:
+    rows = np.random.default_rng(5).normal(1, 2, (2, n)).astype(np.float16)
+    weight, bias = (np.random.default_rng(seed).normal(0, 1, n).astype(np.float16) for seed in (1, 2))
+    made = ran("cuda_rows", entry, (2, 1, 1), 256, [rows, np.zeros_like(rows), weight, bias], 1)
+    wide = rows.astype(np.float64)
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    if "plain" not in entry:
+        expected = expected * weight + bias
+    np.testing.assert_allclose(np.frombuffer(made, np.float16).reshape(2, n), expected, atol=0.01, rtol=0.01)

@@ -281,6 +281,15 @@ SOFTMAX = [
         ("online", "softmax_online", 1, 128256, 19.46),
     )
 ]  # fmt: skip
+NORMS = [
+    Case("layernorm-a100", f"{how}, rows of {n}", "a100", "cuda_rows", f"norm_{entry}{n}", (4096, 1, 1), (256, 1, 1),
+         (room(4096 * n, 2), room(4096 * n, 2), room(n, 2), room(n, 2)), 2 * 2 * 4096 * n / rate / 1e3,
+         "github.com/allenai/OLMo issue 258", 8, note="halves, 8 warps a row, as Triton's tutorial 05 has them")
+    for how, entry, rates in (
+        ("affine", "", {4096: 1129.93, 8192: 1379.71}), ("plain", "plain_", {4096: 1092.27, 8192: 1409.38})
+    )
+    for n, rate in rates.items()
+]  # fmt: skip
 
 # ------------------------------------------------------------ matrix units
 
@@ -447,5 +456,6 @@ SEISMIC = [
 
 CASES: tuple[Case, ...] = (
     *A6000, *ADA, *RDNA, *STREAMS, *OCCUPANCY, *WIDTHS, *SUMS, *INTENSITY, *SMALL, *ROW_SUMS, *HISTOGRAMS, *REDUCTIONS,
-    *SOFTMAX, *TRANSPOSES, *YAX, *MMA_ADA, *MMA_BF16, *ATTENTION, *SCANS, *SMALL_A100, *SMALL_MI210, *MI300X, *SEISMIC,
+    *SOFTMAX, *NORMS,
+    *TRANSPOSES, *YAX, *MMA_ADA, *MMA_BF16, *ATTENTION, *SCANS, *SMALL_A100, *SMALL_MI210, *MI300X, *SEISMIC,
 )  # fmt: skip
