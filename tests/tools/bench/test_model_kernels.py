@@ -129,3 +129,12 @@ def test_layer_norm_is_layer_norm(entry: str, n: int) -> None:
     if "plain" not in entry:
         expected = expected * weight + bias
     np.testing.assert_allclose(np.frombuffer(made, np.float16).reshape(2, n), expected, atol=0.01, rtol=0.01)
+
+
+@pytest.mark.parametrize("entry", ["softmax_naive", "softmax_online"])
+def test_softmax_is_softmax(entry: str) -> None:
+    rows = np.random.default_rng(5).normal(0, 2, (2, 5000)).astype(np.float32)
+    made = ran("cuda_rows", entry, (2, 1, 1), 1024, [rows, np.zeros_like(rows), 5000], 1)
+    shares = np.exp(rows - rows.max(1, keepdims=True))
+    expected = shares / shares.sum(1, keepdims=True)
+    np.testing.assert_allclose(np.frombuffer(made, np.float32).reshape(rows.shape), expected, rtol=1e-4)

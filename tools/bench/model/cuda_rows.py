@@ -18,6 +18,13 @@ __device__ __forceinline__ float warp_max(float v) {
     for (int step = 16; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, step));
     return v;
 }
+__device__ __forceinline__ void softmax_out(const float4 *in, float4 *out, int n, float most, float factor) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        float4 v = in[i];
+        out[i] = make_float4(__expf(v.x - most) * factor, __expf(v.y - most) * factor, __expf(v.z - most) * factor,
+                             __expf(v.w - most) * factor);
+    }
+}
 extern "C" {
 __global__ void rows_thread(const float *in, float *out, int m, int n) {
     int row = INDEX;
@@ -165,34 +172,46 @@ __global__ void sum_strided(const float *in, float *out, int n) {
 __global__ void softmax_naive(const float *in, float *out, int n) {
     __shared__ float part[32];
     int t = threadIdx.x;
-    in += (size_t)blockIdx.x * n;
-    out += (size_t)blockIdx.x * n;
+    const float4 *from = (const float4 *)(in + (size_t)blockIdx.x * n);
+    float4 *to = (float4 *)(out + (size_t)blockIdx.x * n);
+    n /= 4;
     float most = -1e30f, sum = 0;
-    for (int i = t; i < n; i += blockDim.x) most = fmaxf(most, in[i]);
+    for (int i = t; i < n; i += blockDim.x) {
+        float4 v = from[i];
+        most = fmaxf(fmaxf(fmaxf(most, v.x), fmaxf(v.y, v.z)), v.w);
+    }
     most = warp_max(most);
     if (t % 32 == 0) part[t / 32] = most;
     __syncthreads();
     most = warp_max(t % 32 < blockDim.x / 32 ? part[t % 32] : -1e30f);
     __syncthreads();
-    for (int i = t; i < n; i += blockDim.x) sum += __expf(in[i] - most);
+    for (int i = t; i < n; i += blockDim.x) {
+        float4 v = from[i];
+        sum += __expf(v.x - most) + __expf(v.y - most) + __expf(v.z - most) + __expf(v.w - most);
+    }
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     if (t % 32 == 0) part[t / 32] = sum;
     __syncthreads();
     sum = t % 32 < blockDim.x / 32 ? part[t % 32] : 0;
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    float factor = 1.0f / sum;
-    for (int i = t; i < n; i += blockDim.x) out[i] = __expf(in[i] - most) * factor;
+    softmax_out(from, to, n, most, 1.0f / sum);
 }
 __global__ void softmax_online(const float *in, float *out, int n) {
     __shared__ float highest[32], sums[32];
     int t = threadIdx.x;
-    in += (size_t)blockIdx.x * n;
-    out += (size_t)blockIdx.x * n;
+    const float4 *from = (const float4 *)(in + (size_t)blockIdx.x * n);
+    float4 *to = (float4 *)(out + (size_t)blockIdx.x * n);
+    n /= 4;
     float most = -1e30f, sum = 0;
     for (int i = t; i < n; i += blockDim.x) {
-        float v = in[i], higher = fmaxf(most, v);
-        sum = sum * __expf(most - higher) + __expf(v - higher);
-        most = higher;
+        float4 four = from[i];
+        float v[4] = {four.x, four.y, four.z, four.w};
+        #pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float higher = fmaxf(most, v[e]);
+            sum = sum * __expf(most - higher) + __expf(v[e] - higher);
+            most = higher;
+        }
     }
     float all = warp_max(most);
     sum *= __expf(most - all);
@@ -204,8 +223,7 @@ __global__ void softmax_online(const float *in, float *out, int n) {
     all = warp_max(most);
     sum *= __expf(most - all);
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    float factor = 1.0f / sum;
-    for (int i = t; i < n; i += blockDim.x) out[i] = __expf(in[i] - all) * factor;
+    softmax_out(from, to, n, all, 1.0f / sum);
 }
 }
 
