@@ -184,7 +184,8 @@ After that comparison two things were changed. One for a law: more bytes of L2 m
 because of what was seen: `transpose-mi210` was three times too fast, and channels of L2 were added, as AMD's
 documentation has them; it is no independent check of those any more. Kernels of three ladders were mended to
 be what was measured: blocks of those transposes are 32 x 32, `softmax-4070tis` loads 16 bytes at once, and v3 of
-`sgemm-4070tis` keeps its results in an array that a loop goes through. A row with a star is no independent check, for a constant comes from it.
+`sgemm-4070tis` keeps its results in an array that a loop goes through. A row with a star is no independent check,
+for a constant comes from it.
 
 Written by `python -m hcq.tools.bench.model.page` from `tools/bench/model/counted.json`, which `python -m
 hcq.tools.bench.model.count` makes anew (a quarter of an hour; nvrtc for NVIDIA's kernels, clang for AMD's).
