@@ -299,9 +299,10 @@ class NvMoment(Moment):
     def _lanes(self, wave: int) -> tuple[int, int]:
         """(first lane of the batch, how many) of a warp."""
         block, place = divmod(wave, self.work.waves_per_block)
-        if not self.batch.blocks[0] <= block <= self.batch.blocks[-1]:
+        found = np.flatnonzero(self.batch.blocks == block)
+        if not len(found):
             raise UsageError(f"warp {wave} is not resident now: its block has ended, or not begun.")
-        start = (block - int(self.batch.blocks[0])) * self._width + place * WARP
+        start = int(found[0]) * self._width + place * WARP
         return start, min(WARP, self._width - place * WARP)
 
     def _of_warp(self, values: Lanes, wave: int) -> Array:
@@ -390,7 +391,8 @@ class NvMoment(Moment):
         batch = self.batch
         if block not in batch.blocks:
             raise UsageError(f"block {block} is not resident now.")
-        start = int(batch.shared_start[(block - int(batch.blocks[0])) * self._width])
+        place = int(np.flatnonzero(batch.blocks == block)[0])
+        start = int(batch.shared_start[place * self._width])
         found: Array = batch.shared[start : start + batch.shared_bytes]
         return found
 
@@ -462,8 +464,12 @@ def _split(batch: Batch, space: str, at: Array) -> list[tuple[str, Array, Array]
         return [(space, np.arange(len(at)), at)]
     found = []
     rest = np.ones(len(at), np.bool_)
-    for name, start in (("shared", batch.shared_window), ("local", batch.local_window)):
-        inside = at - np.uint64(start) < np.uint64(WINDOW_BYTES)
+    windows = (
+        ("shared", batch.shared_window, batch.shared_window_bytes),
+        ("local", batch.local_window, WINDOW_BYTES),
+    )
+    for name, start, size in windows:
+        inside = at - np.uint64(start) < np.uint64(size)
         if inside.any():
             found.append((name, np.flatnonzero(inside), at[inside] - np.uint64(start)))
             rest &= ~inside

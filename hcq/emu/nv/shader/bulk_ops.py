@@ -118,7 +118,7 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
     goal, start = address_of(code, code.operands[0]), address_of(code, code.operands[1])
     size_slot = code.source(2, U32)
     mbarrier = address_of(code, code.operands[3]) if is_counted else start
-    check_blocks = bulk_moves.cluster_check(code, 4) if is_multicast else None
+    goals = bulk_moves.goals_of(code, 4, is_multicast)
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -128,15 +128,14 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
             size = bulk_moves.value(registers, size_slot, issuer)
             ends = bulk_moves.address(first, issuer), bulk_moves.address(second, issuer)
             _check_ends(issuer, size, ends)
-            if check_blocks is not None:
-                check_blocks(registers, issuer)
             if to == "global":
                 bulk_moves.take(issuer, _plain(ends[0], _in_shared(issuer, ends[1]), size), reduction)
                 continue
             inner = _in_shared(issuer, ends[0])
             barrier = _in_shared(issuer, bulk_moves.address(barriers, issuer))
             if source == "global":
-                bulk_moves.bring(issuer, _plain(ends[1], inner, size), barrier)
+                for at, told in zip(goals(registers, issuer, inner), goals(registers, issuer, barrier)):
+                    bulk_moves.bring(issuer, _plain(ends[1], at, size), told)
             else:
                 move = _plain(0, inner, size)
                 bulk_moves.carry(
@@ -155,7 +154,7 @@ def _check_ends(issuer: Issuer, size: int, ends: tuple[int, int]) -> None:
 
 
 def _in_shared(issuer: Issuer, at: int) -> int:
-    return spaces.without_window(at, issuer.batch.shared_window)
+    return spaces.shared_number(issuer.batch, at)
 
 
 def _plain(at: int, place: int, size: int) -> Move:

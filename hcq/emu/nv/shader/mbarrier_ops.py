@@ -40,6 +40,7 @@ U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
 COUNT_MASK = (1 << 20) - 1
 PENDING_SHIFT, TX_SHIFT, PHASE_SHIFT = 20, 40, 63
 TX_BITS = 22
+OBJECT_BYTES = 8
 
 
 def _fields(state: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
@@ -108,8 +109,7 @@ class _Object:
         if lanes is not None and not len(lanes):
             return None
         at = of_lanes(self.at_of(registers), lanes, batch.count)
-        window = np.uint64(batch.shared_window)
-        at = np.where(at - window < np.uint64(spaces.WINDOW_BYTES), at - window, at)
+        at = spaces.shared_address(batch, at)
         try:
             check_alignment(at, 8)
             return Conflicts(batch, spaces.SHARED, lanes, at, U64)

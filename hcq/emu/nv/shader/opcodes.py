@@ -16,6 +16,7 @@ import numpy as np
 from hcq import config
 from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader import (
+    async_stores,
     atomic_ops,
     bit_ops,
     bulk_ops,
@@ -58,6 +59,7 @@ for part in (
     stack_ops,
     memory_ops,
     atomic_ops,
+    async_stores,
     warp_ops,
     matrix_ops,
     wmma_ops,
@@ -74,6 +76,8 @@ for part in (
 
 def rule_of(instruction: Instruction) -> Rule | None:
     """The rule of an instruction. Of add, mul, min and the like there are two: for floats, and for integers."""
+    if instruction.modifiers[:1] == ("async",):  # a store, or a reduction, that an mbarrier counts
+        return OTHERS.get(f"{instruction.opcode}.async") or OTHERS.get(instruction.opcode)
     is_float = any(TYPES[name].is_float for name in instruction.modifiers if name in TYPES)
     first, second = (FLOAT, OTHERS) if is_float else (OTHERS, FLOAT)
     return first.get(instruction.opcode) or second.get(instruction.opcode)

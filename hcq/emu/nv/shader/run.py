@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
 from hcq.emu.nv.shader.checks import attach, most_blocks, refused
+from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK, numbers_of
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
@@ -118,6 +120,7 @@ class Kernel:
         checks: Checks | None = None,
         running: Running | None = None,
         schedule: Schedule | None = None,
+        cluster: Dim3 | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -131,6 +134,7 @@ class Kernel:
         together     all blocks run at once, for they wait for one another
         running      who may ask where its warps are
         schedule     the order of warps that nothing orders; None: they stay together
+        cluster      how many blocks of each direction are a cluster; None: as the kernel says, or one
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         launch = self.launch(
@@ -146,14 +150,17 @@ class Kernel:
             interrupted,
             tally,
             running,
+            cluster,
         )
         blocks = grid[0] * grid[1] * grid[2]
-        blocks = min(blocks, sample or blocks)
+        size = prod(launch.cluster)
+        blocks = min(blocks, -(-sample // size) * size or blocks)
         at_once = self.blocks_at_once(blocks, block, dynamic_shared_bytes, batch_lanes, together, checks)
+        at_once = max(at_once // size, 1) * size
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
-            batch = Batch(launch, numbers, steps)
+            batch = Batch(launch, numbers_of(numbers, grid, launch.cluster), steps)
             if checks is not None:
                 attach(checks, self.program, batch)
             try:
@@ -184,9 +191,11 @@ class Kernel:
         interrupted: Callable[[], bool] | None = None,
         tally: Tally | None = None,
         running: Running | None = None,
+        cluster: Dim3 | None = None,
     ) -> Launch:
         """What all batches of a launch have in common. As `run`. Raises UsageError for an impossible launch."""
         self._check(grid, block, dynamic_shared_bytes)
+        cluster = self._cluster(grid, cluster)
         size = self.param_bytes
         data = params(0, size) if callable(params) else bytes(params)
         if len(data) < size:
@@ -212,7 +221,25 @@ class Kernel:
             self.function.param_base,
             tally,
             running,
+            cluster,
         )
+
+    def _cluster(self, grid: Dim3, given: Dim3 | None) -> Dim3:
+        """The shape of the clusters of a launch."""
+        name, required = self.function.name, self.function.required_cluster
+        x, y, z = required or ONE_BLOCK
+        found = (x, y, z) if given is None else given
+        if required and found != required:
+            raise UsageError(f"kernel {name!r}: cluster={found}, but it was compiled for exactly {required}.")
+        if len(found) != 3 or min(found) < 1 or prod(found) > MOST_BLOCKS:
+            raise UsageError(
+                f"kernel {name!r}: cluster={found} is not three sizes of 1 to {MOST_BLOCKS} blocks."
+            )
+        if any(size % width for size, width in zip(grid, found)):
+            raise UsageError(
+                f"kernel {name!r}: grid={grid} is no multiple of its clusters of {found} blocks."
+            )
+        return found
 
     def blocks_at_once(
         self,

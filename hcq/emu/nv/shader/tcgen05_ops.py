@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.emu.nv.shader import mbarrier_ops, shared_matrix, spaces, tcgen05_products, tensor_memory
 from hcq.emu.nv.shader.batch import WARP, Batch
-from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
+from hcq.emu.nv.shader.bulk_moves import Issuer, address, each, goals_of
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -127,7 +127,7 @@ def _allocate(code: Code) -> Step:
                     f"no {count} columns of tensor memory are free; a GPU waits here until some are given back",
                 )  # fmt: skip
             issuer = Issuer(batch, lane, code.instruction)
-            place = spaces.without_window(address(at, issuer), batch.shared_window)
+            place = spaces.shared_number(batch, address(at, issuer))
             try:
                 spaces.SHARED.store(
                     batch, issuer.lanes, np.array([place], np.uint64), np.array([start], np.uint32)
@@ -297,20 +297,23 @@ def _commit(code: Code) -> Step:
     code.flag("mbarrier::arrive::one")
     code.take("shared::cluster", "shared::cta", "shared")
     code.flag("b64")
-    if code.flag("multicast::cluster"):
-        raise code.refuse("clusters have one block: there is nobody else to tell")
-    code.expect(1)
+    is_multicast = code.flag("multicast::cluster")
+    code.expect(2 if is_multicast else 1)
+    goals = goals_of(code, 1, is_multicast)
     at_of, select, instruction = address_of(code, code.operands[0]), code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
         at = at_of(registers)
         for issuer in each(group, select(registers, group), instruction):
-            place = spaces.without_window(address(at, issuer), batch.shared_window)
+            place = spaces.shared_number(batch, address(at, issuer))
 
-            def work(issuer: Issuer = issuer, place: int = place) -> None:
+            told = goals(registers, issuer, place)
+
+            def work(issuer: Issuer = issuer, places: list[int] = told) -> None:
                 try:
-                    mbarrier_ops.arrive_once(batch, issuer.lanes, place)
+                    for one in places:
+                        mbarrier_ops.arrive_once(batch, issuer.lanes, one)
                 except BadAccess as bad:
                     raise issuer.fault(bad, "access to an mbarrier") from None
 

@@ -78,23 +78,21 @@ def copy_tile(code: Code, reduces: str) -> Step:
     find = _tile_reader(code, map_operand, rank)
     shared = address_of(code, code.operands[shared_operand])
     mbarrier = address_of(code, code.operands[2]) if is_counted else shared
-    check_blocks = bulk_moves.cluster_check(code, 3) if is_multicast else None
+    goals = bulk_moves.goals_of(code, 3, is_multicast)
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         lanes = select(registers, group)
         places, barriers = shared(registers), mbarrier(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
-            if check_blocks is not None:
-                check_blocks(registers, issuer)
             tiling, place = find(registers, issuer)
-            window = issuer.batch.shared_window
-            start = spaces.without_window(bulk_moves.address(places, issuer), window)
-            move = _move(issuer, tiling, place, start)
+            start = spaces.shared_number(issuer.batch, bulk_moves.address(places, issuer))
             if is_counted:
-                barrier = spaces.without_window(bulk_moves.address(barriers, issuer), window)
-                bulk_moves.bring(issuer, move, barrier)
+                barrier = spaces.shared_number(issuer.batch, bulk_moves.address(barriers, issuer))
+                for goal, told in zip(goals(registers, issuer, start), goals(registers, issuer, barrier)):
+                    bulk_moves.bring(issuer, _move(issuer, tiling, place, goal), told)
             else:
+                move = _move(issuer, tiling, place, start)
                 bulk_moves.take(
                     issuer, move, _reduction(code, issuer, reduces, tiling.tensor) if reduces else None
                 )
@@ -281,7 +279,7 @@ def _publish(code: Code) -> Step:
         goals, starts = to(registers), source(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
             who = np.repeat(issuer.lanes, len(steps))
-            start = spaces.without_window(bulk_moves.address(starts, issuer), issuer.batch.shared_window)
+            start = spaces.shared_number(issuer.batch, bulk_moves.address(starts, issuer))
             try:
                 data = spaces.SHARED.load(issuer.batch, who, np.uint64(start) + steps, np.uint64, 1)
                 goal = np.uint64(bulk_moves.address(goals, issuer))
