@@ -79,7 +79,9 @@ def test_what_a_kernel_reaches_through_functions_and_tables_is_refused_and_what_
         device.load(module("call between;", between), "k")
 
 
-@pytest.mark.parametrize("bounds", [".reqnctapercluster 16, 1, 1", ".explicitcluster .reqnctapercluster 3, 3"])
+@pytest.mark.parametrize(
+    "bounds", [".reqnctapercluster 16, 1, 1", ".explicitcluster .reqnctapercluster 3, 3"]
+)
 def test_a_kernel_that_needs_larger_clusters_than_there_are_is_refused_alone(device, bounds):
     image = module(bounds=bounds)
     with pytest.raises(UsageError, match="on sm_90 a cluster has 8 at most"):

@@ -15,6 +15,7 @@ import numpy as np
 
 from hcq.emu.nv.shader import atomic_ops, mbarrier_ops, spaces
 from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.clusters import name_access
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
@@ -107,6 +108,7 @@ def _issue(code: Code, type_: Type, count: int, carry_out: Work) -> Step:
             raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
 
         def work() -> None:
+            name_access(batch, instruction)
             try:
                 carry_out(batch, lanes, at, values)
                 for lane, place in zip(lanes.tolist(), told.tolist()):

@@ -20,7 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader import mbarrier_ops, spaces
 from hcq.emu.nv.shader.atomic_ops import Operation
 from hcq.emu.nv.shader.batch import Batch
-from hcq.emu.nv.shader.clusters import OFFSET_MASK, RANK_SHIFT
+from hcq.emu.nv.shader.clusters import OFFSET_MASK, RANK_SHIFT, name_access
 from hcq.emu.nv.shader.decode import Code, Registers
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -150,6 +150,7 @@ def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
+        name_access(batch, issuer.instruction)
         try:
             _store(spaces.SHARED, batch, who, move.places, data)
             mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
@@ -174,6 +175,7 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: R
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
+        name_access(batch, issuer.instruction)
         try:
             data = _load(spaces.SHARED, batch, who, source, move.piece_bytes)
             if reduction is not None:

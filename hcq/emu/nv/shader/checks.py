@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
+from hcq.emu.nv.shader.cluster_exits import ClusterExits
 from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.errors import MisalignedAccess
 from hcq.emu.nv.shader.init_steps import followed
@@ -119,6 +120,8 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
             batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
     if "sync" in checks.words:
         names = Names(program.text_of_line, batch.lane_name)
+        if batch.clusters is not None:
+            batch.clusters.exits = ClusterExits(batch.block_of_lane, batch.clusters.size, names, checks)
         batch.sync_faults = SyncFaults(
             batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.clusters import exits_of
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.meetings import cluster_met
 from hcq.emu.nv.shader.paths import Path
@@ -42,6 +43,8 @@ class ClusterBarrier:
         self._refuse(machine, mask & (self.since != NEVER), line, "arrives twice with no wait between")
         self.since[mask] = self.phase[self.cluster[mask]]
         self.arrived |= mask
+        if (exits := exits_of(machine.batch)) is not None:
+            exits.arrive(np.flatnonzero(mask))
         self.check(machine)
 
     def wait(self, machine: Machine, path: Path, after: int, line: int) -> bool:
@@ -50,7 +53,7 @@ class ClusterBarrier:
         self._refuse(machine, mask & (self.since == NEVER), line, "waits and has not arrived before")
         over = self._over()
         if bool(over[mask].all()):
-            self.since[mask] = NEVER
+            self._go_on(machine, mask)
             return True
         path.pc, path.free = after, np.zeros(len(mask), bool)
         machine.park(path, WAITS, line)
@@ -67,6 +70,8 @@ class ClusterBarrier:
             return
         met = self.arrived & done[self.cluster]
         cluster_met(machine.batch, met)
+        if (exits := exits_of(machine.batch)) is not None:
+            exits.met(np.flatnonzero(met))
         self.phase[done] += 1
         self.arrived &= ~met
         over = self._over()
@@ -77,9 +82,14 @@ class ClusterBarrier:
         return self.phase[self.cluster] > self.since
 
     def _let_go(self, machine: Machine, path: Path, over: Lanes) -> None:
-        free = over & path.full_mask
-        self.since[free] = NEVER
+        free = over & path.full_mask & (self.since != NEVER)
+        self._go_on(machine, free)
         machine.let_go(path, free)
+
+    def _go_on(self, machine: Machine, free: Lanes) -> None:
+        self.since[free] = NEVER
+        if (exits := exits_of(machine.batch)) is not None:
+            exits.waited(np.flatnonzero(free))
 
     def _refuse(self, machine: Machine, wrong: Lanes, line: int, why: str) -> None:
         if not wrong.any():

@@ -24,6 +24,8 @@ from hcq.emu.nv.shader.types import Lanes
 
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.batch import Batch, Dim3
+    from hcq.emu.nv.shader.cluster_exits import ClusterExits
+    from hcq.emu.nv.shader.syntax import Instruction
 
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
@@ -55,11 +57,13 @@ class Clusters:
 
     first  the number of its first cluster in the launch
     ended  the blocks of the batch whose threads have all ended: their shared memory is gone
+    exits  who looks whether blocks end too early, where somebody wants to know
     """
 
     def __init__(self, blocks: int, size: int, stride: int, limit: int, first: int) -> None:
         self.size, self.stride, self.limit, self.first = size, stride, limit, first
         self.ended = np.zeros(blocks, bool)
+        self.exits: ClusterExits | None = None
 
     def own(self, batch: Batch, lanes: Lanes | None = None) -> Lanes:
         """What the addresses of each thread's own shared memory have in their upper bits."""
@@ -75,11 +79,24 @@ class Clusters:
         block = batch.block_of_lane if lanes is None else batch.block_of_lane[lanes]
         found: Lanes = block // self.size * self.size + rank
         gone = self.ended[found]
+        who = batch.local_row if lanes is None else batch.local_row[lanes]
         if gone.any():
             index = int(np.argmax(gone))
+            if self.exits is not None:
+                self.exits.gone(int(who[index]), int(found[index]))
             why = f"the block of rank {int(rank[index])} has ended, and its shared memory with it"
             raise BadAccess(index, int(at[index]), why, space="shared")
+        if self.exits is not None:
+            self.exits.access(who, found)
         return found
+
+    def leave(self, live: Lanes) -> None:
+        """Threads have ended. live: how many live in each block."""
+        gone = live == 0
+        if self.exits is not None:
+            self.exits.left(np.flatnonzero(gone & ~self.ended))
+        if not gone.all():  # at the end of all blocks what is under way comes to its own
+            self.ended = gone
 
     def places(self, batch: Batch, lanes: Lanes | None, at: Lanes, size_bytes: int) -> Lanes:
         """Where addresses are in the shared memory of the whole batch. Raises BadAccess."""
@@ -89,6 +106,17 @@ class Clusters:
             why = f"the block's shared memory has {self.limit} bytes"
             raise BadAccess(index, int(at[index]), why, space="shared")
         return self.blocks(batch, lanes, at) * self.stride + offset
+
+
+def exits_of(batch: Batch) -> ClusterExits | None:
+    """Who looks whether blocks end too early, if anybody does."""
+    return None if batch.clusters is None else batch.clusters.exits
+
+
+def name_access(batch: Batch, instruction: Instruction) -> None:
+    """What is done now was issued by this instruction."""
+    if (exits := exits_of(batch)) is not None:
+        exits.line = instruction.line
 
 
 def of_batch(batch: Batch, stride: int) -> Clusters | None:

@@ -403,9 +403,9 @@ class Machine:
         if self.live_count:
             mask = path.full_mask
             self.live = self.live & ~mask
-            self.live_per_block = self.live_per_block - path.per_block()
-            if self.batch.clusters is not None:
-                self.batch.clusters.ended = self.live_per_block == 0
+        self.live_per_block = self.live_per_block - path.per_block()
+        if self.batch.clusters is not None:
+            self.batch.clusters.leave(self.live_per_block)
 
     # -- waiting
 

@@ -21,6 +21,7 @@ import numpy as np
 from hcq.emu.nv.shader import mbarrier_ops, shared_matrix, spaces, tcgen05_products, tensor_memory
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each, goals_of
+from hcq.emu.nv.shader.clusters import name_access
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -311,6 +312,7 @@ def _commit(code: Code) -> Step:
             told = goals(registers, issuer, place)
 
             def work(issuer: Issuer = issuer, places: list[int] = told) -> None:
+                name_access(batch, issuer.instruction)
                 try:
                     for one in places:
                         mbarrier_ops.arrive_once(batch, issuer.lanes, one)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 import numpy as np
 import pytest
 
+from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.errors import Deadlock, KernelFault, PageFault, PtxError
+from hcq.emu.nv.shader.run import Kernel
+from hcq.emu.shader.checks import Checks
 from hcq.errors import UsageError
+from hcq.events.kernel_faults import KernelFault as Finding
+from tests.hcq.emu.nv.shader.running import Launch as Launched
 from tests.hcq.emu.nv.shader.running import needs_header, needs_nvjitlink, needs_nvrtc, run_cuda, run_ptx
 
 HEADER = ".version 8.3\n.target sm_90a\n.address_size 64\n"
@@ -15,8 +23,9 @@ HEAD = f"""{HEADER}.visible .entry k(.param .u64 A, .param .u64 B) {{
 .shared .align 128 .b8 pad[64]; .shared .align 128 .b8 tile[512]; .shared .align 8 .b64 bar;
 .reg .b64 %a, %b, %v, %at, %g; .reg .b32 %i, %t, %m, %x, %y, %z, %rank, %size, %c; .reg .pred %first, %p, %q;
 .reg .b16 %mask; ld.param.u64 %a, [A]; ld.param.u64 %b, [B]; mov.u32 %i, %tid.x; mov.u32 %t, tile; mov.u32 %m, bar;
-mov.u32 %rank, %cluster_ctarank; mov.u32 %size, %cluster_nctarank; mov.u32 %c, %ctaid.x; st.shared.u8 [pad], %x;
-setp.eq.u32 %first, %i, 0; @%first mbarrier.init.shared::cta.b64 [%m], 1; mad.wide.u32 %b, %c, 256, %b;
+mov.u32 %rank, %cluster_ctarank; mov.u32 %size, %cluster_nctarank; mov.u32 %c, %ctaid.x;
+setp.eq.u32 %first, %i, 0; @%first st.shared.u8 [pad], %x; @%first mbarrier.init.shared::cta.b64 [%m], 1;
+mad.wide.u32 %b, %c, 256, %b;
 mad.wide.u32 %b, %i, 4, %b;
 """
 SYNC = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
@@ -265,3 +274,76 @@ def test_the_vendors_assembler_takes_the_text_of_these_tests():
     mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y]; cvt.u64.u32 %at, %t; isspacep.shared::cluster %p, %at;
     {MULTICAST}"""
     assert link_ptx(f"{HEAD} {lines} ret; }}", "sm_90a")
+
+
+def found_in(lines: str, words: str, blocks: int = 4, cluster: int = 4, threads: int = 32) -> list[Finding]:
+    """What is found under these words of HCQ_SANITIZE, also if the kernel is stopped."""
+    checks, launch = Checks(frozenset(words.split())), Launched()
+    text = f"{HEAD} {lines} ret; }}".replace("; ", ";\n")
+    kernel = Kernel(text, "k", additions=additions_of(checks))
+    arrays = np.zeros(256, np.uint32), np.zeros((blocks, 64), np.uint32)
+    with contextlib.suppress(KernelFault):
+        launch.run(kernel, blocks, threads, *arrays, cluster=(cluster, 1, 1), checks=checks)
+    return list(checks.found.values())
+
+
+COUNT = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 %v, [%m], 128;"
+TO_ALL = f"""{COUNT} {SYNC} setp.eq.u32 %q, %rank, 0; and.pred %q, %q, %first; mov.u16 %mask, 15; @!%q bra N;
+{MULTICAST} N:"""
+WRITE = "@%first st.shared.u32 [%t], %rank;"
+ADD = f"{NEXT} mapa.shared::cluster.u32 %z, %t, %y; red.shared::cluster.add.u32 [%z], 1;"
+READ = f"{NEXT} mapa.shared::cluster.u32 %z, %t, %y; ld.shared::cluster.u32 %x, [%z];"
+SEND = f"{NEXT} mapa.shared::cluster.u32 %z, %m, %y;"
+ARRIVE = "@%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%z];"
+# each block asks the one before it, and the flag of the last one is in global memory
+FLAG = "ld.param.u64 %g, [A]; fence.acq_rel.gpu; @%first red.relaxed.gpu.global.add.u32 [%g], 1; bar.sync 0;"
+ALL = "L: ld.acquire.gpu.global.u32 %x, [%g]; setp.ne.u32 %p, %x, 4; @%p bra L;"
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        (f"{SYNC} {READ} {SYNC}", f"{SYNC} {READ}"),
+        (f"{SYNC} {READ} {SYNC}", f"{SYNC} {READ} barrier.cluster.arrive;"),
+        (f"{SYNC} {READ} {SYNC}", f"{SYNC} barrier.cluster.arrive; {READ} barrier.cluster.wait;"),
+        (f"{SYNC} {READ} {SEND} {ARRIVE} {WAIT}", f"{SYNC} {READ} {SEND} {ARRIVE}"),
+        (f"{SYNC} {READ} {FLAG} {ALL}", f"{SYNC} {READ} {FLAG}"),
+        (f"{SYNC} setp.eq.u32 %q, %rank, 0; @!%q bra E; {READ} E: {SYNC}",
+         f"{SYNC} setp.eq.u32 %q, %rank, 0; @!%q bra E; {READ} E: bar.sync 0;"),
+        (f"{TO_ALL} {WAIT}", TO_ALL),
+    ],
+    ids=["read", "arrive alone", "between the halves", "mbarrier", "flag", "one block", "multicast"],
+)  # fmt: skip
+def test_a_block_that_ends_while_others_may_access_its_memory_is_found(right, wrong):
+    assert found_in(right, "sync") == []
+    found = found_in(wrong, "sync")
+    assert {one.rule for one in found} == {"cluster-left"}
+    assert all("before it ends" in one.why or "has ended" in one.why for one in found)
+    assert all(one.sites[0].place > 0 and one.sites[0].who.startswith("thread (") for one in found)
+
+
+def test_an_access_to_a_block_that_is_gone_is_found_where_it_is():
+    lines = f"""{SYNC} setp.ne.u32 %q, %rank, 0; @%q ret; mov.u32 %x, 0; L: add.u32 %x, %x, 1; setp.lt.u32 %q, %x, 9000;
+    @%q bra L; {READ}"""
+    (found,) = found_in(lines, "sync")
+    assert found.rule == "cluster-left" and found.why == "block (1, 0, 0) has ended"
+    assert "ld.shared::cluster" in found.sites[0].text
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        (f"{WRITE} {SYNC} {READ} {SYNC}", f"{WRITE} bar.sync 0; {READ} {SYNC}"),
+        (f"{WRITE} {SYNC} {READ} {SYNC} {WRITE}", f"{WRITE} {SYNC} {READ} bar.sync 0; {WRITE} {SYNC}"),
+        (f"{ADD} {SYNC} ld.shared.u32 %x, [%t];", f"{ADD} bar.sync 0; ld.shared.u32 %x, [%t];"),
+        (f"{WRITE} {SYNC} {READ} {SEND} {ARRIVE} {WAIT} {WRITE}",
+         f"{WRITE} {SYNC} {READ} {SEND} {ARRIVE} {WRITE} {WAIT}"),
+    ],
+    ids=["before", "after", "atomic", "mbarrier"],
+)  # fmt: skip
+def test_races_in_the_memory_of_a_cluster_are_found(right, wrong):
+    assert found_in(right, "race", blocks=8) == []
+    found = found_in(wrong, "race", blocks=8)
+    assert found and {one.rule for one in found} == {"shared-race"}
+    blocks = {re.search(r"block \((\d+),", site.who)[1] for site in found[0].sites}
+    assert len(blocks) == 2
