@@ -8,7 +8,7 @@ Source   CUDA C++ Programming Guide, "Distributed Shared Memory": accesses requi
          "Memory Consistency Model". Clocks as in hcq/emu/shader/order.py, here of blocks, not of warps
 
 Each block has a clock, and knows that of each block of its cluster when something last ordered the two: a barrier of
-the cluster, an mbarrier, fences and accesses with .acquire or .release. What the threads of a block do counts as done by
+the cluster, an mbarrier, fences, accesses with .acquire or .release. What the threads of a block do counts as done by
 one thread, and all fences meet at one place: nothing is found that is no fault, and some faults are not found.
 """
 
