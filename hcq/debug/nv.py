@@ -25,6 +25,7 @@ from hcq.debug.pages import Pages
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.checks import additions_of, attach, refused
+from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
@@ -196,8 +197,8 @@ class NvWork(Work):
                 steps = self.machine.batch.steps
             begin = 0 if state is None else state.first + at_once
             for first in range(begin, self.blocks, at_once):
-                numbers = np.arange(first, min(first + at_once, self.blocks))
-                batch = Batch(launch, numbers, steps)
+                positions = np.arange(first, min(first + at_once, self.blocks))
+                batch = Batch(launch, numbers_of(positions, launch.grid, launch.cluster), steps)
                 if checks is not None:
                     attach(checks, self.kernel.program, batch)
                 self._first, self.machine = first, _Machine(self.kernel.program, batch, schedule)
@@ -219,7 +220,8 @@ class NvWork(Work):
         """As many as without the debugger where the order of warps is drawn from a seed, so that it is the same one."""
         lanes = BATCH_LANES if self.schedule is None else LANES_WITH_SEED
         return self._plain.kernel.blocks_at_once(
-            self.blocks, self.block, self.launch.dynamic_shared_bytes, lanes, self.together, self.checks
+            *(self.blocks, self.block, self.launch.dynamic_shared_bytes, lanes, self.together, self.checks),
+            self.launch.cluster,
         )
 
     def save(self) -> State | None:
@@ -299,10 +301,9 @@ class NvMoment(Moment):
     def _lanes(self, wave: int) -> tuple[int, int]:
         """(first lane of the batch, how many) of a warp."""
         block, place = divmod(wave, self.work.waves_per_block)
-        found = np.flatnonzero(self.batch.blocks == block)
-        if not len(found):
+        if block not in self.batch.blocks:
             raise UsageError(f"warp {wave} is not resident now: its block has ended, or not begun.")
-        start = int(found[0]) * self._width + place * WARP
+        start = int(np.argmax(self.batch.blocks == block)) * self._width + place * WARP
         return start, min(WARP, self._width - place * WARP)
 
     def _of_warp(self, values: Lanes, wave: int) -> Array:
@@ -391,8 +392,7 @@ class NvMoment(Moment):
         batch = self.batch
         if block not in batch.blocks:
             raise UsageError(f"block {block} is not resident now.")
-        place = int(np.flatnonzero(batch.blocks == block)[0])
-        start = int(batch.shared_start[place * self._width])
+        start = int(batch.shared_start[int(np.argmax(batch.blocks == block)) * self._width])
         found: Array = batch.shared[start : start + batch.shared_bytes]
         return found
 

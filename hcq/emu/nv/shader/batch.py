@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.clusters import coordinates
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.shared_waits import SharedWaits
 from hcq.emu.nv.shader.sync_faults import SyncFaults
@@ -57,6 +58,7 @@ class Launch:
     tally          what the launch has done so far, of a kernel that counts
     running        who may ask where its warps are
     cluster        how many blocks of each direction are a cluster
+    pending        the blocks that have not begun, where running ones may cancel them
     """
 
     kernel_name: str
@@ -78,6 +80,7 @@ class Launch:
     tally: Tally | None = None
     running: Running | None = None
     cluster: Dim3 = (1, 1, 1)
+    pending: Pending | None = None
 
 
 class Batch:

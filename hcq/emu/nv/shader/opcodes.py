@@ -26,6 +26,7 @@ from hcq.emu.nv.shader import (
     float_ops,
     flow,
     integer_ops,
+    launch_control,
     matrix_ops,
     mbarrier_ops,
     memory_ops,
@@ -67,6 +68,7 @@ for part in (
     video_ops,
     bulk_ops,
     cluster_ops,
+    launch_control,
     tensor_map_ops,
     warpgroup_ops,
     tcgen05_ops,
@@ -76,8 +78,9 @@ for part in (
 
 def rule_of(instruction: Instruction) -> Rule | None:
     """The rule of an instruction. Of add, mul, min and the like there are two: for floats, and for integers."""
-    if instruction.modifiers[:1] == ("async",):  # a store, or a reduction, that an mbarrier counts
-        return OTHERS.get(f"{instruction.opcode}.async") or OTHERS.get(instruction.opcode)
+    first_word = instruction.modifiers[:1]
+    if first_word in (("async",), ("bulk",)):  # a store, or a reduction, that an mbarrier counts; many zeros
+        return OTHERS.get(f"{instruction.opcode}.{first_word[0]}") or OTHERS.get(instruction.opcode)
     is_float = any(TYPES[name].is_float for name in instruction.modifiers if name in TYPES)
     first, second = (FLOAT, OTHERS) if is_float else (OTHERS, FLOAT)
     return first.get(instruction.opcode) or second.get(instruction.opcode)

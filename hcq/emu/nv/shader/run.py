@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -17,12 +18,13 @@ import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
 from hcq.emu.nv.shader.checks import attach, most_blocks, refused
-from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK, numbers_of
+from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
 from hcq.emu.shader.checks import Checks
@@ -155,12 +157,14 @@ class Kernel:
         blocks = grid[0] * grid[1] * grid[2]
         size = prod(launch.cluster)
         blocks = min(blocks, -(-sample // size) * size or blocks)
-        at_once = self.blocks_at_once(blocks, block, dynamic_shared_bytes, batch_lanes, together, checks)
-        at_once = max(at_once // size, 1) * size
+        at_once = self.blocks_at_once(
+            blocks, block, dynamic_shared_bytes, batch_lanes, together, checks, launch.cluster
+        )
         steps = batches = 0
-        for first in range(0, blocks, at_once):
-            numbers = np.arange(first, min(first + at_once, blocks))
-            batch = Batch(launch, numbers_of(numbers, grid, launch.cluster), steps)
+        pending = Pending(blocks, grid, launch.cluster)
+        launch = replace(launch, pending=pending)
+        while len(numbers := pending.take(at_once)):
+            batch = Batch(launch, numbers, steps)
             if checks is not None:
                 attach(checks, self.program, batch)
             try:
@@ -249,16 +253,18 @@ class Kernel:
         batch_lanes: int,
         together: bool,
         checks: Checks | None,
+        cluster: Dim3 = ONE_BLOCK,
     ) -> int:
-        """How many of so many blocks run together: as many as fill a batch, as long as their memory, and what is
-        remembered of it, stay bounded. together: all of them."""
+        """How many of so many blocks run together: as many whole clusters as fill a batch, as long as their memory, and
+        what is remembered of it, stay bounded. together: all of them."""
         if together:
             return blocks
         threads = block[0] * block[1] * block[2]
         shared = self.static_shared_bytes + dynamic_shared_bytes
         local = threads * self.program.entry.local_bytes
         found = max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
-        return most_blocks(checks, shared, -(-threads // WARP), found)
+        size = prod(cluster)
+        return max(most_blocks(checks, shared, -(-threads // WARP), found) // size, 1) * size
 
     def _check(self, grid: Dim3, block: Dim3, dynamic_shared_bytes: int) -> None:
         name = self.function.name
