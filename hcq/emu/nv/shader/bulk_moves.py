@@ -132,10 +132,17 @@ def address(values: Lanes, issuer: Issuer) -> int:
     return int(of_lanes(values, issuer.lanes, issuer.batch.count)[0])
 
 
-def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
+def in_pair(told: int, goal: int, named: int) -> int:
+    """The mbarrier that is told of a copy for a pair of blocks: in that of the two of the named one's parity."""
+    rank = goal >> RANK_SHIFT & ~1 | named >> RANK_SHIFT & 1
+    return told & OFFSET_MASK | rank << RANK_SHIFT
+
+
+def bring(issuer: Issuer, move: Move, mbarrier: int, is_pair: bool = False) -> None:
     """Global to shared memory; the mbarrier is told of the bytes once they are there."""
     batch, lanes = issuer.batch, issuer.lanes
-    if len(move.places) and int(move.places[0]) >> RANK_SHIFT != mbarrier >> RANK_SHIFT:
+    apart = (int(move.places[0]) ^ mbarrier) >> RANK_SHIFT if len(move.places) else 0
+    if apart > is_pair:
         raise issuer.refuse("the mbarrier is not in the shared memory of the block that the bytes come to")
     data = np.tile(move.filling, (len(move.at), 1))
     try:

@@ -69,6 +69,7 @@ def copy_tile(code: Code, reduces: str) -> Step:
     rank = claim_mode(code)
     to, source = (memory_ops.take_space(code) for _ in range(2))
     is_counted, is_multicast = bulk_moves.claim_end(code)
+    is_pair = code.take("cta_group::1", "cta_group::2") == "cta_group::2"
     memory_ops.claim_hints(code)
     if (to, source, is_counted) not in (("shared", "global", True), ("global", "shared", False)):
         raise code.refuse("tiles go from .global to .shared with an mbarrier, or back in a bulk group")
@@ -90,7 +91,8 @@ def copy_tile(code: Code, reduces: str) -> Step:
             if is_counted:
                 barrier = spaces.shared_number(issuer.batch, bulk_moves.address(barriers, issuer))
                 for goal, told in zip(goals(registers, issuer, start), goals(registers, issuer, barrier)):
-                    bulk_moves.bring(issuer, _move(issuer, tiling, place, goal), told)
+                    object_at = bulk_moves.in_pair(told, goal, barrier) if is_pair else told
+                    bulk_moves.bring(issuer, _move(issuer, tiling, place, goal), object_at, is_pair)
             else:
                 move = _move(issuer, tiling, place, start)
                 bulk_moves.take(
