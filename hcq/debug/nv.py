@@ -25,10 +25,10 @@ from hcq.debug.pages import Pages
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.checks import additions_of, attach, refused
-from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
+from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import AddressSpace, Memory

@@ -452,8 +452,8 @@ def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows)
         held = tuple(size // width for size, width in zip(grid, cluster))
         wanted.append(("the clusters of the grid", clusters, "<3I", held, ("%nclusterid",)))
         if prod(cluster) > 1:
-            readers = "%is_explicit_cluster", "barrier.cluster"
-            wanted.append(("whether clusters were asked for", at.is_cluster, "<I", (1,), readers))
+            asking = "%is_explicit_cluster", "barrier.cluster"
+            wanted.append(("whether clusters were asked for", at.is_cluster, "<I", (1,), asking))
     if has_const:
         wanted.append(("the address of constant bank 3", at.const, "<Q", (const,), CONST_READERS))
     for what, offset, form, value, readers in wanted:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.nv.shader import clusters
-from hcq.emu.nv.shader.clusters import coordinates
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.grids import coordinates
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.product_waits import ProductWaits

@@ -18,8 +18,8 @@ import numpy as np
 
 from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
 from hcq.emu.nv.shader.cluster_exits import ClusterExits
-from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins

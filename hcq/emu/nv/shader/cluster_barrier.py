@@ -9,7 +9,7 @@ Source   PTX ISA, "barrier.cluster": threads that have exited count as arrived; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -20,11 +20,25 @@ from hcq.emu.nv.shader.meetings import cluster_met
 from hcq.emu.nv.shader.paths import Path
 from hcq.emu.nv.shader.types import Lanes
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.machine import Machine
-
 WAITS = "cluster barrier"
 NEVER = -1
+
+
+class Owner(Protocol):
+    """What it needs of a machine."""
+
+    batch: Batch
+    kernel_name: str
+    live: Lanes
+    waiting: list[Path]
+
+    def park(self, path: Path, why: str, line: int) -> None:
+        """A path waits."""
+        ...
+
+    def let_go(self, path: Path, free: Lanes) -> None:
+        """Some of a waiting path's threads may go on."""
+        ...
 
 
 class ClusterBarrier:
@@ -37,7 +51,7 @@ class ClusterBarrier:
         self.arrived = np.zeros(batch.count, bool)
         self.since = np.full(batch.count, NEVER, np.int64)  # NEVER: not since its last wait
 
-    def arrive(self, machine: Machine, path: Path, line: int) -> None:
+    def arrive(self, machine: Owner, path: Path, line: int) -> None:
         """The threads of a path arrive, and do not wait."""
         mask = path.full_mask
         self._refuse(machine, mask & (self.since != NEVER), line, "arrives twice with no wait between")
@@ -47,7 +61,7 @@ class ClusterBarrier:
             exits.arrive(np.flatnonzero(mask))
         self.check(machine)
 
-    def wait(self, machine: Machine, path: Path, after: int, line: int) -> bool:
+    def wait(self, machine: Owner, path: Path, after: int, line: int) -> bool:
         """The threads of a path wait; whether they need not, for all have arrived."""
         mask = path.full_mask
         self._refuse(machine, mask & (self.since == NEVER), line, "waits and has not arrived before")
@@ -60,7 +74,7 @@ class ClusterBarrier:
         self._let_go(machine, path, over)
         return False
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machine: Owner) -> None:
         """Threads have arrived, or ended: where all of a cluster have, a phase is over."""
         count = len(self.phase)
         missing = np.bincount(self.cluster[machine.live & ~self.arrived], minlength=count)
@@ -81,17 +95,17 @@ class ClusterBarrier:
     def _over(self) -> Lanes:
         return self.phase[self.cluster] > self.since
 
-    def _let_go(self, machine: Machine, path: Path, over: Lanes) -> None:
+    def _let_go(self, machine: Owner, path: Path, over: Lanes) -> None:
         free = over & path.full_mask & (self.since != NEVER)
         self._go_on(machine, free)
         machine.let_go(path, free)
 
-    def _go_on(self, machine: Machine, free: Lanes) -> None:
+    def _go_on(self, machine: Owner, free: Lanes) -> None:
         self.since[free] = NEVER
         if (exits := exits_of(machine.batch)) is not None:
             exits.waited(np.flatnonzero(free))
 
-    def _refuse(self, machine: Machine, wrong: Lanes, line: int, why: str) -> None:
+    def _refuse(self, machine: Owner, wrong: Lanes, line: int, why: str) -> None:
         if not wrong.any():
             return
         block, thread = machine.batch.place(int(np.argmax(wrong)))

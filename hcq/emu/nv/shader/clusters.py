@@ -1,9 +1,9 @@
 """Thread block clusters: which blocks run as one, and whose shared memory an address is in.
 
 In       the shape of a cluster; lanes and the addresses in shared memory that they name
-Out      `numbers_of`: blocks cluster after cluster; Clusters: a batch's, and where an address is in its shared memory
+Out      Clusters: those of a batch, and where an address is in its shared memory
 Changes  `ended`, which the machine keeps
-Next     spaces.py (who asks), cluster_ops.py (mapa), cluster_barrier.py, batch.py (special registers)
+Next     spaces.py (who asks), grids.py (which blocks), cluster_ops.py (mapa), cluster_barrier.py, batch.py
 Source   PTX ISA, "Cluster of Cooperative Thread Arrays", ".shared state space"; SASS of ptxas for sm_90: the address
          of a shared variable is its offset with SR_CgaCtaId, the block's rank, in bits 31:24
 
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.grids import coordinates
 from hcq.emu.nv.shader.types import Lanes
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.shader.batch import Batch, Dim3
+    from hcq.emu.nv.shader.batch import Batch
     from hcq.emu.nv.shader.cluster_exits import ClusterExits
     from hcq.emu.nv.shader.syntax import Instruction
 
@@ -31,25 +32,6 @@ RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 MOST_BLOCKS = 16  # of a cluster: eight everywhere, sixteen where a kernel allows sizes that are not portable
 ONE_BLOCK = 1, 1, 1
-
-
-def coordinates(number: Lanes, sizes: Dim3) -> tuple[Lanes, Lanes, Lanes]:
-    """(x, y, z) of the n-th of a box, x first."""
-    x, y, _ = sizes
-    return number % x, number // x % y, number // (x * y)
-
-
-def numbers_of(positions: Lanes, grid: Dim3, cluster: Dim3) -> Lanes:
-    """The numbers in the grid of blocks that are counted cluster after cluster, in each by their ranks."""
-    size = prod(cluster)
-    if size == 1:
-        return positions
-    clusters = coordinates(
-        positions // size, (grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2])
-    )
-    ranks = coordinates(positions % size, cluster)
-    x, y, z = (at * width + inner for at, width, inner in zip(clusters, cluster, ranks))
-    return x + grid[0] * (y + grid[1] * z)
 
 
 class Clusters:

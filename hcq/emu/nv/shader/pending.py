@@ -1,7 +1,7 @@
 """The blocks of a launch that have not begun: the next batch takes some, and running blocks may cancel them.
 
 In       how many blocks there are, their grid and clusters
-Out      positions of blocks: see clusters.numbers_of; the place of a cluster that was cancelled
+Out      positions of blocks: see grids.numbers_of; the place of a cluster that was cancelled
 Changes  itself
 Next     run.py (who takes batches), launch_control.py (who cancels)
 """
@@ -12,10 +12,8 @@ from math import prod
 
 import numpy as np
 
-from hcq.emu.nv.shader.clusters import coordinates, numbers_of
+from hcq.emu.nv.shader.grids import Dim3, coordinates, numbers_of
 from hcq.emu.nv.shader.types import Lanes
-
-Dim3 = tuple[int, int, int]
 
 
 class Pending:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hcq.emu.nv.shader.checks import additions_of
-from hcq.emu.nv.shader.clusters import numbers_of
 from hcq.emu.nv.shader.errors import Deadlock, KernelFault, PageFault, PtxError
+from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.run import Kernel
 from hcq.emu.shader.checks import Checks
 from hcq.errors import UsageError
