@@ -14,10 +14,7 @@ Registers are in the warps' memory while compiled code runs, and come to the int
 
 from __future__ import annotations
 
-import itertools
-import operator
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,10 +22,11 @@ import numpy as np
 from hcq import config
 from hcq.emu.compiled import accesses, assemble
 from hcq.emu.nv.shader.batch import WARP, Batch
-from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
-from hcq.emu.nv.shader.memory import AddressSpace, Mapping
-from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, TABLE_WORDS, Point
+from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, Point
+from hcq.emu.nv.shader.native_state import Compiled, State, Tables
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.types import Lanes
@@ -75,98 +73,6 @@ class Owner(Protocol):
         """A path begins."""
 
 
-@dataclass
-class Compiled:
-    """A function's machine code.
-
-    read, written   slots that it has in a warp's memory
-    first           of these, by place: the first value where nobody reads it, else None
-    states          that are not in use
-    """
-
-    text: Text
-    code: assemble.Assembled
-    read: list[int]
-    written: set[int]
-    first: list[Any]
-    states: list[State] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.place = {slot: number for number, slot in enumerate(self.read)}
-        self.late = [self.place[slot] for slot in self.text.layout.late if slot in self.place]
-
-
-class State:
-    """Registers of one call of a function, for compiled code: each warp's side by side."""
-
-    def __init__(self, compiled: Compiled, warps: int) -> None:
-        layout = compiled.text.layout
-        self.compiled, self.count, self.warps = compiled, 0, warps
-        self.size = max(64, layout.size_bytes)
-        whole = np.zeros(warps * self.size + 64, np.uint8)
-        start = -whole.ctypes.data % 64
-        self.file = whole[start : start + warps * self.size].reshape(warps, self.size)
-        self.seen = list(compiled.first)  # by place: the array that the file has the same numbers as
-        self.stale: set[int] = set()  # slots that only the file is right about
-        self.views: dict[int, Any] = {}
-
-    def begin(self, count: int) -> None:
-        """A call begins. What others have left is there where the same arrays are; first values are mostly not read."""
-        self.count = count
-        self.stale.clear()
-        seen = list(self.compiled.first)
-        for place in self.compiled.late:
-            seen[place] = self.seen[place]
-        self.seen = seen
-
-    def _rows(self, slot: int, dtype: Any) -> Any:
-        rows = self.views.get(slot)
-        if rows is None:
-            at = self.compiled.text.layout.offsets[slot]
-            size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
-            rows = self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
-            self.views[slot] = rows
-        return rows
-
-    def push(self, registers: Registers) -> None:
-        """Give compiled code what the interpreter has changed."""
-        read = self.compiled.read
-        changed = map(operator.is_not, map(registers.__getitem__, read), self.seen)
-        for slot in itertools.compress(read, changed):
-            array = registers[slot]
-            if slot in self.stale:
-                continue
-            rows = self._rows(slot, array.dtype)
-            if array.dtype == np.bool_:
-                if len(array) == 1:
-                    rows[:] = 0xFFFFFFFF if array[0] else 0
-                else:
-                    bits = np.packbits(self._padded(array), bitorder="little").view(np.uint32)
-                    rows[:, 0] = bits
-            elif len(array) == 1:
-                rows[:] = array[0]
-            else:
-                rows[:] = self._padded(array).reshape(self.warps, WARP)
-            self.seen[self.compiled.place[slot]] = array
-
-    def _padded(self, array: Any) -> Any:
-        missing = self.warps * WARP - len(array)
-        return np.concatenate((array, np.zeros(missing, array.dtype))) if missing else array
-
-    def pull(self, registers: Registers, slots: Any) -> None:
-        """Give the interpreter what compiled code has changed of these."""
-        for slot in self.stale.intersection(slots):
-            rows = self._rows(slot, registers[slot].dtype)
-            if registers[slot].dtype == np.bool_:
-                flat = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), bitorder="little").view(
-                    np.bool_
-                )
-            else:
-                flat = np.ascontiguousarray(rows).reshape(-1)
-            registers[slot] = self.seen[self.compiled.place[slot]] = flat.reshape(-1)[: self.count]
-            self.stale.discard(slot)
-
-
 def native_of(machine: Owner) -> Native | None:
     """What runs a machine's paths as machine code; None where they are interpreted."""
     way, memory = config.current().emu_compiled, machine.batch.memory
@@ -190,27 +96,18 @@ class Native:
         self.warps = 0  # until something is compiled
         self.states: list[tuple[Activation, State]] = []
         self.needs: dict[tuple[int, int, int, int], frozenset[int]] = {}
+        self.local: Any = None
+        self.ranges: Any = None
+        self.held: Any = None
+        self.sites: dict[int, Any] = {}  # by Compiled
 
     def _arrange(self) -> None:
         """Tables of all threads, when compiled code runs first."""
         batch = self.machine.batch
         self.warps = -(-batch.count // WARP)
-        self.table = np.zeros(TABLE_WORDS, np.int64)
-        self.pcs = self._aligned(np.int32)
-        self.starts = self._aligned(np.int64)
-        self.starts[: batch.count] = batch.shared_start + batch.shared.ctypes.data
-        self.locals = self._aligned(np.int64)
-        self.local: Any = None
-        self.index: Any = None
-        self.ranges: Any = None
-        self.held: Any = None
-        self.sites: dict[int, Any] = {}  # by Compiled
-
-    def _aligned(self, scalar: Any) -> Any:
-        count = self.warps * WARP
-        whole = np.zeros(count * np.dtype(scalar).itemsize + 64, np.uint8)
-        start = -whole.ctypes.data % 64
-        return whole[start : start + count * np.dtype(scalar).itemsize].view(scalar)
+        self.tables = Tables.of(self.warps)
+        self.table, self.pcs, self.locals = self.tables.table, self.tables.pcs, self.tables.locals
+        np.add(batch.shared_start, batch.shared.ctypes.data, out=self.tables.starts[: batch.count])
 
     # -- what there is
 
@@ -245,6 +142,8 @@ class Native:
 
     def end(self) -> None:
         """The batch is over: other ones may use what it has used."""
+        if self.warps:
+            self.tables.give_back()
         for activation, state in self.states:
             activation.native = None
             if len(state.compiled.states) < MOST_STATES:
@@ -382,7 +281,7 @@ class Native:
             ("pcs", self.pcs.ctypes.data),
             ("lives", self.lives.ctypes.data),
             ("numbers", numbers.ctypes.data),
-            ("allstarts", self.starts.ctypes.data),
+            ("allstarts", self.tables.starts.ctypes.data),
             ("alllocals", self.locals.ctypes.data),
             ("sharedsize", batch.shared_bytes),
             ("storedsize", 0 if batch.thread_copies.are_under_way else batch.shared_bytes),
@@ -399,15 +298,9 @@ class Native:
 
     def _look_at_memory(self, compiled: Compiled) -> None:
         """What is mapped where, as a table."""
-        index = self.memory.index
-        if index is not self.index:
-            known = [one for one in index[1] if type(one) is Mapping]
-            rows = [
-                (one.start, len(one.host), one.host.ctypes.data - one.start, one.is_writable) for one in known
-            ]
-            wrapped = [[int(number) & 2**64 - 1 for number in row] for row in rows]
-            self.ranges = np.array(wrapped, np.uint64).reshape(-1, 4)
-            self.index, self.held = index, known
+        ranges, held = self.memory.rows()
+        if ranges is not self.ranges:
+            self.ranges, self.held = ranges, held
             self.sites.clear()
         if id(compiled) not in self.sites:
             self.sites[id(compiled)] = np.zeros((max(1, compiled.text.sites), accesses.SITE_WORDS), np.int64)

@@ -1,0 +1,153 @@
+"""What compiled code keeps of a batch: its registers, each warp's side by side, and where its threads are.
+
+In       a function's machine code, how many warps
+Out      Compiled, State: registers that go to and fro between the interpreter's arrays and a warp's memory; Tables
+Changes  what is kept for the next batches
+Next     native.py (who runs machine code)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from hcq.emu.compiled import assemble
+from hcq.emu.nv.shader.decode import Registers
+from hcq.emu.nv.shader.lane_numbers import WARP
+from hcq.emu.nv.shader.native_order import TABLE_WORDS
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.shader.native_text import Text
+
+MOST_TABLES = 16  # that are kept for the next batches
+
+
+@dataclass
+class Compiled:
+    """A function's machine code.
+
+    read, written   slots that it has in a warp's memory
+    first           of these, by place: the first value where nobody reads it, else None
+    states          that are not in use
+    """
+
+    text: Text
+    code: assemble.Assembled
+    read: list[int]
+    written: set[int]
+    first: list[Any]
+    states: list[State] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.place = {slot: number for number, slot in enumerate(self.read)}
+        self.late = [self.place[slot] for slot in self.text.layout.late if slot in self.place]
+
+
+class State:
+    """Registers of one call of a function, for compiled code: each warp's side by side."""
+
+    def __init__(self, compiled: Compiled, warps: int) -> None:
+        layout = compiled.text.layout
+        self.compiled, self.count, self.warps = compiled, 0, warps
+        self.size = max(64, layout.size_bytes)
+        self.file = _aligned(warps * self.size, np.uint8).reshape(warps, self.size)
+        self.seen = list(compiled.first)  # by place: the array that the file has the same numbers as
+        self.stale: set[int] = set()  # slots that only the file is right about
+        self.views: dict[int, Any] = {}
+
+    def begin(self, count: int) -> None:
+        """A call begins. What others have left is there where the same arrays are; first values are mostly not read."""
+        self.count = count
+        self.stale.clear()
+        seen = list(self.compiled.first)
+        for place in self.compiled.late:
+            seen[place] = self.seen[place]
+        self.seen = seen
+
+    def _rows(self, slot: int, dtype: Any) -> Any:
+        rows = self.views.get(slot)
+        if rows is None:
+            at = self.compiled.text.layout.offsets[slot]
+            size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
+            rows = self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
+            self.views[slot] = rows
+        return rows
+
+    def push(self, registers: Registers) -> None:
+        """Give compiled code what the interpreter has changed."""
+        read = self.compiled.read
+        changed = map(operator.is_not, map(registers.__getitem__, read), self.seen)
+        for slot in itertools.compress(read, changed):
+            array = registers[slot]
+            if slot in self.stale:
+                continue
+            rows = self._rows(slot, array.dtype)
+            if array.dtype == np.bool_:
+                if len(array) == 1:
+                    rows[:] = 0xFFFFFFFF if array[0] else 0
+                else:
+                    bits = np.packbits(self._padded(array), bitorder="little").view(np.uint32)
+                    rows[:, 0] = bits
+            elif len(array) == 1:
+                rows[:] = array[0]
+            else:
+                rows[:] = self._padded(array).reshape(self.warps, WARP)
+            self.seen[self.compiled.place[slot]] = array
+
+    def _padded(self, array: Any) -> Any:
+        missing = self.warps * WARP - len(array)
+        return np.concatenate((array, np.zeros(missing, array.dtype))) if missing else array
+
+    def pull(self, registers: Registers, slots: Any) -> None:
+        """Give the interpreter what compiled code has changed of these."""
+        for slot in self.stale.intersection(slots):
+            rows = self._rows(slot, registers[slot].dtype)
+            if registers[slot].dtype == np.bool_:
+                flat = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), bitorder="little").view(
+                    np.bool_
+                )
+            else:
+                flat = np.ascontiguousarray(rows).reshape(-1)
+            registers[slot] = self.seen[self.compiled.place[slot]] = flat.reshape(-1)[: self.count]
+            self.stale.discard(slot)
+
+
+class Tables:
+    """Of the threads of so many warps: where each is, and where its shared and its local memory begin."""
+
+    _free: ClassVar[list[Tables]] = []
+
+    def __init__(self, warps: int) -> None:
+        self.warps = warps
+        self.table = np.zeros(TABLE_WORDS, np.int64)
+        self.pcs = _aligned(warps * WARP, np.int32)
+        self.starts = _aligned(warps * WARP, np.int64)
+        self.locals = _aligned(warps * WARP, np.int64)
+
+    @classmethod
+    def of(cls, warps: int) -> Tables:
+        """Such that no batch uses."""
+        for one in list(cls._free):
+            if one.warps == warps:
+                with contextlib.suppress(ValueError):  # another thread was faster
+                    cls._free.remove(one)
+                    return one
+        return cls(warps)
+
+    def give_back(self) -> None:
+        """The batch is over."""
+        self._free.append(self)
+        del self._free[:-MOST_TABLES]
+
+
+def _aligned(count: int, scalar: Any) -> Any:
+    """Zeros that begin a cache line."""
+    size = count * np.dtype(scalar).itemsize
+    whole = np.zeros(size + 64, np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + size].view(scalar)
