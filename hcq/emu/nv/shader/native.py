@@ -106,7 +106,8 @@ class Native:
         batch = self.machine.batch
         self.warps = -(-batch.count // WARP)
         self.tables = Tables.of(self.warps)
-        self.table, self.pcs, self.locals = self.tables.table, self.tables.pcs, self.tables.locals
+        self.table, self.pcs = self.tables.table, self.tables.pcs
+        self.locals, self.lives = self.tables.locals, self.tables.lives
         np.add(batch.shared_start, batch.shared.ctypes.data, out=self.tables.starts[: batch.count])
 
     # -- what there is
@@ -266,13 +267,11 @@ class Native:
         self._look_at_memory(compiled)
         if self.local is not batch.local:
             self.local = batch.local
-            self.locals[: batch.count] = batch.local_row * batch.local_bytes + (
-                batch.local.ctypes.data if batch.local_bytes else 0
-            )
-        lives = np.zeros(self.warps * WARP, np.bool_)
-        lives[: batch.count] = machine.live
-        self.lives = np.packbits(lives, bitorder="little").view(np.uint32)
+            begin = batch.local.ctypes.data if batch.local_bytes else 0
+            self.locals[: batch.count] = batch.local_row * batch.local_bytes + begin if batch.local_bytes else 0
+        self.lives[: -(-batch.count // 8)] = np.packbits(machine.live, bitorder="little")
         self.numbers = numbers
+        per_block = batch.numbers.width // WARP if self.key[0] and activation.caller is None else 0
         end = Point(len(activation.decoded.blocks), 0)
         ended = text.exits.index(end) + EXIT if activation.caller is None and end in text.exits else -1
         for name, value in (
@@ -290,6 +289,8 @@ class Native:
             ("parambytes", len(batch.params)),
             ("rejoin", path.region.rejoin),
             ("ended", ended),
+            ("perblock", per_block or self.warps),
+            ("meets", bool(per_block)),
         ):
             table[PLACES[name]] = value
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)

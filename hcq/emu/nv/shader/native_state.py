@@ -128,6 +128,7 @@ class Tables:
         self.pcs = _aligned(warps * WARP, np.int32)
         self.starts = _aligned(warps * WARP, np.int64)
         self.locals = _aligned(warps * WARP, np.int64)
+        self.lives = _aligned(warps * WARP // 8, np.uint8)
 
     @classmethod
     def of(cls, warps: int) -> Tables:
