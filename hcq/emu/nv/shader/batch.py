@@ -163,13 +163,14 @@ class Batch:
     def _compute_special(self, name: str) -> Lanes:
         register, _, axis = name.partition(".")
         which = "xyz".find(axis) if axis else 0
-        launch, lane = self.launch, self.thread_of_lane % WARP
+        launch = self.launch
         if register in ("ctaid", "clusterid"):
             of_blocks = _shared(_coordinates(self.blocks, launch.grid)[which])
             return of_blocks if len(of_blocks) == 1 else np.repeat(of_blocks, self.numbers.width)
         if register == "tid":
             thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
             return _shared(_coordinates(thread, launch.block)[which])
+        lane = self.thread_of_lane % WARP
         reserved = self.shared_bytes - launch.reserved_shared_bytes
         table: dict[str, Any] = {
             "ntid": launch.block[which],

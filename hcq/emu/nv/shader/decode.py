@@ -94,6 +94,7 @@ class Decoded:
     slots       of registers, by name, and of constants
     lowering    what it was decoded with, where it may be compiled
     native      its machine code, by what that depends on; None where there can be none
+    asked       for what code the disk was asked
     spent_ns    what its blocks have taken the interpreter, by estimate
     """
 
@@ -107,6 +108,7 @@ class Decoded:
     slots: dict[Any, int] = field(default_factory=dict)
     lowering: Lowering | None = None
     native: dict[Any, Any] = field(default_factory=dict)
+    asked: set[Any] = field(default_factory=set)
     spent_ns: float = 0.0
 
 

@@ -3,42 +3,32 @@
 In       a Machine, a path at a block
 Out      the path, or its parts, where they have left compiled code
 Changes  registers, memory, paths; the Decoded, which keeps the machine code
-Next     native_text.py (the code), machine.py (who asks), hcq/emu/compiled/assemble.py (LLVM)
-
-A function is compiled once it has taken the interpreter, by estimate, as long as compiling it would take. Kernels that
-are looked at while they run (counters, races, debuggers), that run under a schedule or wait for mbarriers, and memory
-that is behind emulated caches or of other processes, are always the interpreter's.
+Next     native_ahead.py (what is compiled when), native_text.py (the code), machine.py (who asks)
 
 Registers are in the warps' memory while compiled code runs, and come to the interpreter one by one, when it needs them.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from hcq import config
-from hcq.emu.compiled import accesses, assemble
+from hcq.emu.compiled import accesses
+from hcq.emu.nv.shader import native_ahead
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
 from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.native_ahead import LANE_NS, STEP_NS
 from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, Point
-from hcq.emu.nv.shader.native_state import Compiled, State, Tables
+from hcq.emu.nv.shader.native_state import Compiled, Facts, State, Tables
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.schedule import Schedule
 from hcq.system import native
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.native_text import Text
-
-COMPILE_NS = 800_000  # LLVM and this compiler: for each instruction,
-BEGIN_NS = 60_000_000  # and for a function
-STEP_NS, LANE_NS = 8_000, 1.5  # the interpreter: for each instruction, and for each lane of it
 # so many count as one of the interpreter's: a kernel that waits for the host may wait as long as it may there
 SHARE = 1 << 10
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
@@ -75,14 +65,11 @@ class Owner(Protocol):
 
 def native_of(machine: Owner) -> Native | None:
     """What runs a machine's paths as machine code; None where they are interpreted."""
-    way, memory = config.current().emu_compiled, machine.batch.memory
-    if way == "0" or machine.schedule is not None or machine.batch.launch.tally is not None:
+    memory = machine.batch.memory
+    if machine.schedule is not None or not native_ahead.may_run(machine.program, machine.batch.launch):
         return None
-    if not isinstance(memory, AddressSpace) or not memory.is_plain:
-        return None
-    if machine.program.entry.lowering is None or machine.program.waits:
-        return None
-    return Native(machine, memory, is_eager=way == "always")
+    assert isinstance(memory, AddressSpace)
+    return Native(machine, memory, is_eager=native_ahead.is_eager())
 
 
 class Native:
@@ -91,8 +78,7 @@ class Native:
     def __init__(self, machine: Owner, memory: AddressSpace, is_eager: bool) -> None:
         batch = machine.batch
         self.machine, self.memory, self.is_eager, self.is_late = machine, memory, is_eager, False
-        width = batch.count // len(batch.blocks)
-        self.key = width % WARP == 0, batch.shared_window, batch.local_window
+        self.key = native_ahead.key_of(batch.launch)
         self.warps = 0  # until something is compiled
         self.states: list[tuple[Activation, State]] = []
         self.needs: dict[tuple[int, int, int, int], frozenset[int]] = {}
@@ -108,24 +94,18 @@ class Native:
         self.tables = Tables.of(self.warps)
         self.table, self.pcs = self.tables.table, self.tables.pcs
         self.locals, self.lives = self.tables.locals, self.tables.lives
-        np.add(batch.shared_start, batch.shared.ctypes.data, out=self.tables.starts[: batch.count])
+        if batch.shared_bytes:
+            np.add(batch.shared_start, batch.shared.ctypes.data, out=self.tables.starts[: batch.count])
 
     # -- what there is
 
     def _compiled(self, decoded: Decoded) -> Compiled | None:
         if self.is_late:
             return None
-        if self.key in decoded.native:
-            found: Compiled | None = decoded.native[self.key]
-            return found
-        length = len(decoded.function.body)
-        if not self.is_eager and decoded.spent_ns < BEGIN_NS + COMPILE_NS * length:
-            self.is_late = (
-                True  # its threads may stand anywhere by the time that it is compiled: the next batch runs it
-            )
-            return None
-        made = decoded.native[self.key] = compile_function(decoded, *self.key)
-        return made
+        known, found = native_ahead.code_of(decoded, self.key, 0.0, self.is_eager)
+        # its threads may stand anywhere by the time that it is compiled: the next batch runs it
+        self.is_late = not known
+        return found
 
     def _state(self, activation: Activation, compiled: Compiled) -> State:
         state: State | None = activation.native
@@ -163,7 +143,7 @@ class Native:
         if compiled is None:
             decoded.spent_ns += block.length * (STEP_NS + LANE_NS * path.count)
             return begin, end
-        entries = compiled.text.entries
+        entries = compiled.facts.entries
         end = next((one for one in range(begin + 1, end) if Point(number, one) in entries), end)
         state: State | None = activation.native
         if state is not None:
@@ -193,7 +173,7 @@ class Native:
     def settle(self) -> None:
         """All registers are where reports look for them."""
         for activation, state in self.states:
-            state.pull(activation.registers, state.compiled.written)
+            state.pull(activation.registers, state.compiled.facts.written)
 
     # -- what compiled code runs
 
@@ -206,7 +186,7 @@ class Native:
             return None
         activation = path.activation
         compiled = self._compiled(activation.decoded)
-        node = None if compiled is None else compiled.text.entries.get(Point(path.pc, path.step))
+        node = None if compiled is None else compiled.facts.entries.get(Point(path.pc, path.step))
         if compiled is None or node is None:
             return None
         if not self.warps:
@@ -221,7 +201,7 @@ class Native:
         else:
             self.pcs[:count][path.mask] = node
         codes = self._go_on(path, compiled)
-        state.stale |= compiled.written
+        state.stale |= compiled.facts.written
         return self._part(path, compiled, codes)
 
     def _go_on(self, path: Path, compiled: Compiled) -> Any:
@@ -247,7 +227,7 @@ class Native:
 
     def _check_time(self, path: Path, compiled: Compiled, code: int) -> None:
         """Is the budget spent, does anybody ask? For reports the path is where its first threads are."""
-        points = list(compiled.text.entries)
+        points = compiled.points
         before = path.pc
         path.pc = points[code].block if code < len(points) else before
         self.machine.check_time(path, path.activation.decoded.blocks[path.pc].line)
@@ -255,25 +235,23 @@ class Native:
 
     def _prepare(self, path: Path, compiled: Compiled, state: State) -> bool:
         """Tell compiled code where everything is."""
-        machine, batch, table, text = self.machine, self.machine.batch, self.table, compiled.text
+        machine, batch, table, facts = self.machine, self.machine.batch, self.table, compiled.facts
         activation = path.activation
         registers = activation.registers
-        numbers = np.zeros(max(1, len(text.layout.numbers)), np.uint64)
-        for slot, place in text.layout.numbers.items():
-            if len(registers[slot]) != 1:
-                return False
-            numbers[place] = registers[slot][0]
+        if any(len(registers[slot]) != 1 for slot in facts.numbers):
+            return False
+        numbers = np.array([int(registers[slot][0]) for slot in facts.numbers] or [0], np.uint64)
         state.push(registers)
         self._look_at_memory(compiled)
         if self.local is not batch.local:
             self.local = batch.local
-            begin = batch.local.ctypes.data if batch.local_bytes else 0
-            self.locals[: batch.count] = batch.local_row * batch.local_bytes + begin if batch.local_bytes else 0
+            if batch.local_bytes:
+                self.locals[: batch.count] = batch.local_row * batch.local_bytes + batch.local.ctypes.data
         self.lives[: -(-batch.count // 8)] = np.packbits(machine.live, bitorder="little")
         self.numbers = numbers
         per_block = batch.numbers.width // WARP if self.key[0] and activation.caller is None else 0
         end = Point(len(activation.decoded.blocks), 0)
-        ended = text.exits.index(end) + EXIT if activation.caller is None and end in text.exits else -1
+        ended = facts.exits.index(end) + EXIT if activation.caller is None and end in facts.exits else -1
         for name, value in (
             ("count", self.warps),
             ("file", state.file.ctypes.data),
@@ -304,21 +282,21 @@ class Native:
             self.ranges, self.held = ranges, held
             self.sites.clear()
         if id(compiled) not in self.sites:
-            self.sites[id(compiled)] = np.zeros((max(1, compiled.text.sites), accesses.SITE_WORDS), np.int64)
+            self.sites[id(compiled)] = np.zeros((max(1, compiled.facts.sites), accesses.SITE_WORDS), np.int64)
 
     def _part(self, path: Path, compiled: Compiled, codes: Any) -> int:
         """Threads go on where they have left: together, or as paths of their own."""
-        text, machine = compiled.text, self.machine
+        facts, machine = compiled.facts, self.machine
         here = codes if path.mask is None else codes[path.mask]
         least, most = int(here.min()), int(here.max())
         found = [least] if least == most else np.unique(here).tolist()
-        points = list(text.entries)
+        points = compiled.points
         parts = []
         for code in found:
-            point = points[code] if code < EXIT else text.exits[code - EXIT]
+            point = points[code] if code < EXIT else facts.exits[code - EXIT]
             parts.append((code, point))
         if len(parts) == 1:
-            self._place(path, *parts[0], text)
+            self._place(path, *parts[0], facts)
             if found[0] < EXIT:
                 machine.give_way(path)
             return path.pc
@@ -328,7 +306,7 @@ class Native:
         for code, point in parts:
             mask = path.full_mask & (codes == code)
             made = Path(machine.batch, region, point.block, mask, int(np.count_nonzero(mask)), path.turns)
-            self._place(made, code, point, text)
+            self._place(made, code, point, facts)
             if code < EXIT:
                 made.turns += 1
                 is_spent = True
@@ -337,28 +315,6 @@ class Native:
             machine.release()
         return SPLIT
 
-    def _place(self, path: Path, code: int, point: Point, text: Text) -> None:
+    def _place(self, path: Path, code: int, point: Point, facts: Facts) -> None:
         path.pc, path.step = point.block, point.step
-        path.is_left = code >= len(text.entries) and point in text.troubles
-
-
-def compile_function(
-    decoded: Decoded, is_aligned: bool, shared_window: int, local_window: int
-) -> Compiled | None:
-    """Machine code for a function; None where none of it can be compiled, or LLVM is not installed."""
-    if assemble.tools() is None:  # it is asked here: loading it takes longer than most kernels
-        return None
-    from hcq.emu.nv.shader.native_text import Translator
-
-    text = Translator(decoded, is_aligned, (shared_window, local_window)).translate()
-    if "code" in config.current().debug:
-        names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
-        sys.stderr.write(
-            f"hcq: {decoded.function.name} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
-        )
-    if not text.entries:
-        return None
-    read = list(text.layout.offsets)
-    known = {*text.layout.late, *text.first_read}
-    first = [None if slot in known else decoded.first[slot] for slot in read]
-    return Compiled(text, assemble.Assembled(text.ir), read, text.layout.written, first)
+        path.is_left = code >= len(facts.entries) and point in facts.troubles

@@ -11,50 +11,71 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hcq.emu.compiled import assemble
-from hcq.emu.nv.shader.decode import Registers
+from hcq.emu.nv.shader.decode import Decoded, Registers
 from hcq.emu.nv.shader.lane_numbers import WARP
-from hcq.emu.nv.shader.native_order import TABLE_WORDS
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.native_text import Text
+from hcq.emu.nv.shader.native_order import TABLE_WORDS, Point
 
 MOST_TABLES = 16  # that are kept for the next batches
 
 
-@dataclass
+class Facts(NamedTuple):
+    """What there is of a function besides its code.
+
+    entries     the number of a node, by where it begins; in the order of numbers
+    exits       by the number of a way out
+    troubles    of these: the interpreter must run something first
+    sites       of accesses
+    offsets     of slots in a warp's memory, which has size_bytes
+    numbers     slots that a launch has one number for, by their place in a table
+    written     slots that the code writes
+    first_read  slots that are read before anything is written there
+    why_not     names of instructions that are left to the interpreter, and why
+    """
+
+    entries: dict[Point, int]
+    exits: list[Point]
+    troubles: set[Point]
+    sites: int
+    offsets: dict[int, int]
+    size_bytes: int
+    numbers: dict[int, int]
+    written: set[int]
+    first_read: set[int]
+    why_not: dict[str, str]
+
+
 class Compiled:
     """A function's machine code.
 
-    read, written   slots that it has in a warp's memory
-    first           of these, by place: the first value where nobody reads it, else None
-    states          that are not in use
+    read    slots that it has in a warp's memory
+    first   of these, by place: the first value where nobody reads it, else None
+    states  that are not in use
     """
 
-    text: Text
-    code: assemble.Assembled
-    read: list[int]
-    written: set[int]
-    first: list[Any]
-    states: list[State] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, decoded: Decoded, facts: Facts, code: assemble.Assembled) -> None:
+        self.facts, self.code = facts, code
+        self.points = list(facts.entries)
+        self.read = list(facts.offsets)
+        late = {slot for slot, _ in decoded.late}
+        self.first: list[Any] = [
+            None if slot in late or slot in facts.first_read else decoded.first[slot] for slot in self.read
+        ]
         self.place = {slot: number for number, slot in enumerate(self.read)}
-        self.late = [self.place[slot] for slot in self.text.layout.late if slot in self.place]
+        self.late = [self.place[slot] for slot in late if slot in self.place]
+        self.states: list[State] = []
 
 
 class State:
     """Registers of one call of a function, for compiled code: each warp's side by side."""
 
     def __init__(self, compiled: Compiled, warps: int) -> None:
-        layout = compiled.text.layout
         self.compiled, self.count, self.warps = compiled, 0, warps
-        self.size = max(64, layout.size_bytes)
+        self.size = max(64, compiled.facts.size_bytes)
         self.file = _aligned(warps * self.size, np.uint8).reshape(warps, self.size)
         self.seen = list(compiled.first)  # by place: the array that the file has the same numbers as
         self.stale: set[int] = set()  # slots that only the file is right about
@@ -72,7 +93,7 @@ class State:
     def _rows(self, slot: int, dtype: Any) -> Any:
         rows = self.views.get(slot)
         if rows is None:
-            at = self.compiled.text.layout.offsets[slot]
+            at = self.compiled.facts.offsets[slot]
             size = 4 if dtype == np.bool_ else WARP * dtype.itemsize
             rows = self.file[:, at : at + size].view(np.uint32 if dtype == np.bool_ else dtype)
             self.views[slot] = rows

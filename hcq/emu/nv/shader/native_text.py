@@ -31,6 +31,7 @@ from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier, reads_and_writes
 from hcq.emu.nv.shader.native_frame import Meet
 from hcq.emu.nv.shader.native_memory import Access
 from hcq.emu.nv.shader.native_order import EXIT, Point, lives, ordered
+from hcq.emu.nv.shader.native_state import Facts
 from hcq.emu.nv.shader.symbolic_batch import BOOL, Layout, Registers, SymbolicGroup
 from hcq.emu.nv.shader.syntax import Immediate, Instruction
 from hcq.emu.nv.shader.types import TYPES
@@ -55,6 +56,22 @@ class Text:
     )  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
     has_arrivals: bool = False  # at barriers, of threads that do not wait
+
+    def facts(self) -> Facts:
+        """What is kept besides the code."""
+        layout = self.layout
+        return Facts(
+            self.entries,
+            self.exits,
+            self.troubles,
+            self.sites,
+            layout.offsets,
+            layout.size_bytes,
+            layout.numbers,
+            layout.written,
+            self.first_read,
+            self.why_not,
+        )
 
 
 class Translator:
@@ -86,6 +103,8 @@ class Translator:
         points = [point for number in ordered(self.sources) for point in self._points(number)]
         text.entries = {point: number for number, point in enumerate(points)}
         text.sites, text.first_read = 0, self.live[Point(0, 0)]
+        # trying has asked for all registers; nodes ask for those that they find, and leave
+        text.layout = Layout(self.decoded, text.layout.is_aligned)
         self.leaves.clear()
         self.meets.clear()
         text.exits.clear()

@@ -19,6 +19,7 @@ from hcq.emu.nv.shader.checks import attach, most_blocks, refused
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.native_ahead import look_ahead
 from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
@@ -150,6 +151,8 @@ class Kernel:
         blocks = grid[0] * grid[1] * grid[2]
         blocks = min(blocks, sample or blocks)
         at_once = self.blocks_at_once(blocks, block, dynamic_shared_bytes, batch_lanes, together, checks)
+        if schedule is None and checks is None and not together:
+            at_once = look_ahead(self.program, launch, blocks, at_once)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))

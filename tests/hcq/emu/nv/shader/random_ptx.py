@@ -335,7 +335,7 @@ def run(text: str, seed: int, way: str, results: int) -> Outcome:
         launch.run(loaded, 1, THREADS, inputs(seed), out)
         found: dict[str, str] = {}
         for one in loaded.program.entry.native.values():
-            found |= {} if one is None else one.text.why_not
+            found |= {} if one is None else one.facts.why_not
         return Outcome(out, found)
     finally:
         config.use(before)

@@ -91,7 +91,7 @@ class Ran:
     @property
     def left(self) -> set[str]:
         """Names of the instructions that the interpreter ran."""
-        return {name for one in self.kernel.program.entry.native.values() if one for name in one.text.why_not}
+        return {name for one in self.kernel.program.entry.native.values() if one for name in one.facts.why_not}
 
 
 def by_both(body: str, **options: Any) -> tuple[Ran, Ran]:
