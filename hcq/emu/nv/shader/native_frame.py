@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.emu.compiled import accesses
 from hcq.emu.compiled.writer import declarations
-from hcq.emu.nv.shader import native_memory
+from hcq.emu.nv.shader import native_atomics, native_memory
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_memory import SOMETIMES
 from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES
@@ -70,7 +70,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             f"  %{name} = load {kind}, ptr %p_{name}",
         ]
     needed: list[str] = []
-    for name, one in SOMETIMES.items():
+    for name, one in (SOMETIMES | native_atomics.FUNCTIONS).items():
         if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
             needed.insert(0, one)
     heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]

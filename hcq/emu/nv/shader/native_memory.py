@@ -230,7 +230,7 @@ class Access:
         )
         self.w.lines.append(f"br i1 {found}, label %{self._again}, label %{self.leave()}")
 
-    def _check(self, ok: str, place: Place, size: int) -> None:
+    def check(self, ok: str, place: Place, size: int) -> None:
         """Go on where an access was made; else look for another range, or leave."""
         w = self.w
         if not place.site:
@@ -249,7 +249,7 @@ class Access:
         """So many numbers of each thread, side by side."""
         w, kind = self.w, result_of(bits, count)
         made = w.say(f"call {kind} @get{bits}x{count}({place.arguments}, i32 {self.on})", True)
-        self._check(w.say(f"extractvalue {kind} {made}, 0", False), place, bits // 8 * count)
+        self.check(w.say(f"extractvalue {kind} {made}, 0", False), place, bits // 8 * count)
         return [w.say(f"extractvalue {kind} {made}, {number + 1}", True) for number in range(count)]
 
     def keep(self, place: Place, values: list[Symbol]) -> None:
@@ -257,7 +257,7 @@ class Access:
         w, bits, count = self.w, 8 * values[0].itemsize, len(values)
         given = ", ".join(f"<{WARP} x i{bits}> {w.wide(value)}" for value in values)
         ok = w.say(f"call i1 @put{bits}x{count}({given}, {place.arguments}, i32 {self.on})", False)
-        self._check(ok, place, bits // 8 * count)
+        self.check(ok, place, bits // 8 * count)
 
     # -- parameters
 
@@ -304,10 +304,11 @@ def load(code: Code, access: Access) -> None:
         values = [Symbol(w, text, type_.bits, True) for text in texts]
     for operand, value in zip(operands, values):
         if not isinstance(operand, Discard):
-            _deliver(code, access, operand, value, type_)
+            deliver(code, access, operand, value, type_)
 
 
-def _deliver(code: Code, access: Access, operand: Operand, value: Any, type_: Any) -> None:
+def deliver(code: Code, access: Access, operand: Operand, value: Any, type_: Any) -> None:
+    """Into a register, in the threads that are on."""
     w, registers = access.w, access.registers
     slot = code.destination(operand, type_, is_wide=True)
     extend = fit(type_, code.lowering.decoded.first[slot].dtype.type)

@@ -23,7 +23,7 @@ import numpy as np
 
 from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
-from hcq.emu.nv.shader import native_frame, native_memory
+from hcq.emu.nv.shader import native_atomics, native_frame, native_memory
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
@@ -37,6 +37,13 @@ from hcq.emu.nv.shader.syntax import Immediate, Instruction
 from hcq.emu.nv.shader.types import TYPES
 from hcq.errors import UsageError
 
+MEMORY = {
+    "ld": native_memory.load,
+    "ldu": native_memory.load,
+    "st": native_memory.store,
+    "atom": native_atomics.atomic,
+    "red": native_atomics.atomic,
+}
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
 
@@ -330,7 +337,7 @@ class Translator:
         """Write an instruction. Raises NotTraced and others of FAILURES."""
         assert block.source is not None
         instruction = block.source.body[number]
-        if instruction.opcode in ("ld", "ldu", "st"):
+        if instruction.opcode in MEMORY:
             self._memory(instruction)
             return
         before, dirty = dict(self.registers.values), set(self.registers.dirty)
@@ -343,20 +350,18 @@ class Translator:
 
     def _memory(self, instruction: Instruction) -> None:
         """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
-        is_store = instruction.opcode == "st"
-        if is_store:
+        changes, safe = instruction.opcode in ("st", "atom", "red"), self.safe
+        if changes:
             self.registers.flush(self.live[self.here])
-            self.safe = self.here
-        self.text.troubles.add(self.safe)
-        safe = self.safe
-        access = Access(
-            self.w, self.registers, self.windows, self.text.sites, is_store, lambda: self._leave(safe)
-        )
+            safe = self.here
+        self.text.troubles.add(safe)
+        site = self.text.sites
+        access = Access(self.w, self.registers, self.windows, site, changes, lambda: self._leave(safe))
         self.text.sites += 1
-        code = Code(self.lowering, instruction)
-        (native_memory.store if is_store else native_memory.load)(code, access)
-        if is_store:  # what is stored is not stored again
+        MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
+        if changes:  # what is done is not done again
             self.safe = Point(self.here.block, self.here.step + 1)
+            self.registers.flush(self.live[self.safe])
 
     # -- the function around the nodes
 
