@@ -73,8 +73,9 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
     for name, one in (SOMETIMES | native_atomics.FUNCTIONS).items():
         if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
             needed.insert(0, one)
+    needed += text.helpers
     heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]
-    declared = sorted({line for line in heads if line.startswith("declare")} | declarations(body))
+    declared = sorted({line for line in heads if line.startswith("declare")} | declarations([*body, *"\n".join(text.helpers).splitlines()]))
     defined = [line for line in heads if not line.startswith("declare")]
     seen = {line.partition("@")[2].partition("(")[0] for line in declared}
     lookup = [

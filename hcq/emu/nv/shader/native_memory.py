@@ -123,7 +123,8 @@ class Access:
 
     # -- addresses
 
-    def _leave_if(self, condition: str, stem: str) -> None:
+    def leave_if(self, condition: str, stem: str) -> None:
+        """Leave before the instruction where a condition holds."""
         w = self.w
         go = w.fresh(stem)[1:]
         w.lines += [f"br i1 {condition}, label %{self.leave()}, label %{go}", f"{go}:"]
@@ -180,7 +181,7 @@ class Access:
     def _own(self, at: str, limit: str, starts: str, size: int) -> Place:
         """Addresses in a stretch that each thread has for itself."""
         outside = self.w.say(f"xor <{WARP} x i1> {self._within(at, limit, size)}, splat (i1 true)", True)
-        self._leave_if(self._some(outside), "in")
+        self.leave_if(self._some(outside), "in")
         return Place(self._add(at, self._rows(starts)), "0", "-1", "0")
 
     def _site(self) -> str:
@@ -234,7 +235,7 @@ class Access:
         """Go on where an access was made; else look for another range, or leave."""
         w = self.w
         if not place.site:
-            self._leave_if(w.say(f"xor i1 {ok}, true", False), "made")
+            self.leave_if(w.say(f"xor i1 {ok}, true", False), "made")
             return
         go = w.fresh("made")[1:]
         w.lines += [f"br i1 {ok}, label %{go}, label %{go}look", f"{go}look:"]
@@ -274,7 +275,7 @@ class Access:
         beyond = w.say(f"icmp ugt i64 {end}, %parambytes", False)
         far = w.say(f"icmp ult i64 {end}, {text}", False)
         bad = w.say(f"or i1 {w.say(f'or i1 {odd}, {beyond}', False)}, {far}", False)
-        self._leave_if(bad, "param")
+        self.leave_if(bad, "param")
         bits = 8 * np.dtype(scalar).itemsize
         found = []
         for number in range(count):

@@ -16,6 +16,7 @@ they come to one node, they run together again. Nodes are numbered so that what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
-from hcq.emu.nv.shader import native_atomics, native_frame, native_memory
+from hcq.emu.nv.shader import native_atomics, native_frame, native_memory, native_products
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
@@ -37,12 +38,15 @@ from hcq.emu.nv.shader.syntax import Immediate, Instruction
 from hcq.emu.nv.shader.types import TYPES
 from hcq.errors import UsageError
 
-MEMORY = {
+# instructions that are written here, in place of a trace of their step; some return the text of a function they call
+MEMORY: dict[str, Callable[[Code, Access], str | None]] = {
     "ld": native_memory.load,
     "ldu": native_memory.load,
     "st": native_memory.store,
     "atom": native_atomics.atomic,
     "red": native_atomics.atomic,
+    "mma": native_products.mma,
+    "ldmatrix": native_products.ldmatrix,
 }
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
@@ -62,6 +66,7 @@ class Text:
         default_factory=set
     )  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
+    helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
     has_arrivals: bool = False  # at barriers, of threads that do not wait
 
     def facts(self) -> Facts:
@@ -358,7 +363,9 @@ class Translator:
         site = self.text.sites
         access = Access(self.w, self.registers, self.windows, site, changes, lambda: self._leave(safe))
         self.text.sites += 1
-        MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
+        helper = MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
+        if helper:
+            self.text.helpers[helper] = None
         if changes:  # what is done is not done again
             self.safe = Point(self.here.block, self.here.step + 1)
             self.registers.flush(self.live[self.safe])

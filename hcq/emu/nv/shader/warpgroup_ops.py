@@ -24,11 +24,12 @@ from hcq.emu.nv.shader.batch import WARP, WARPGROUP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.matrix_ops import Fragment, a_fragment, from_numbers, to_numbers
+from hcq.emu.nv.shader.matrix_ops import LEAST, Fragment, a_fragment, from_numbers, in_order, to_numbers
 from hcq.emu.nv.shader.syntax import Immediate, Instruction, Operand, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
+ZERO = np.zeros(1)
 B32, U64 = TYPES["b32"], TYPES["u64"]
 ROWS = 64
 WARPS = WARPGROUP // WARP
@@ -96,7 +97,7 @@ def _product(code: Code) -> Step:
         a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], turned[0])
     accumulates = code.predicate(code.operands[3])
     accumulator = _Accumulator(code, result, columns, saturates and is_integer)
-    sign = signs[0] * signs[1]
+    sign, least = signs[0] * signs[1], LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -104,7 +105,7 @@ def _product(code: Code) -> Step:
         leaders = threads[::WARPGROUP]
         x = a_matrix(registers, group, threads)
         y = b_matrix(registers, group, threads)
-        found = np.matmul(x, y.transpose(0, 2, 1))
+        found = in_order(least, x, y.transpose(0, 2, 1), ZERO)
         if sign < 0:
             found = -found
         adds = of_threads(accumulates(registers), leaders, group.batch)

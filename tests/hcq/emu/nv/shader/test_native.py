@@ -253,6 +253,48 @@ def test_a_warp_votes_where_all_of_its_threads_have_come(way: str) -> None:
     assert ran.out.tolist() == [warps[t // 32] for t in range(64)] * 2
 
 
+PRODUCTS = {
+    "m16n8k16.row.col.f32.f16.f16.f32": (4, 2, "0xB7FFB7FF"),
+    "m16n8k8.row.col.f32.f16.f16.f32": (2, 1, "0xFFFFFFFF"),  # NaNs and infinities among them
+    "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 2, "0xBFFFBFFF"),
+    "m16n8k8.row.col.f32.tf32.tf32.f32": (4, 2, "0xBFFFFFFF"),
+    "m16n8k32.row.col.s32.s8.u8.s32": (4, 2, "0xFFFFFFFF"),
+}
+
+
+@pytest.mark.parametrize("form", PRODUCTS)
+def test_matrix_products_leave_the_same_bits(form: str) -> None:
+    a, b, mask = PRODUCTS[form]
+    names, lines = [f"%m{number}" for number in range(a + b + 4)], []
+    for number, name in enumerate(names):
+        one = mask if number < a + b else "0xFFFFFFFF" if ".s32" in form else "0x43FFFFFF"
+        lines.append(f"mad.lo.u32 %r8, %r4, 0x9E3779B1, {number * 0x85EBCA6B & 0x7FFFFFFF}; shr.u32 %r9, %r8, 15;")
+        lines.append(f"xor.b32 %r8, %r8, %r9; mul.lo.u32 %r8, %r8, 0x2C1B3C6D; and.b32 {name}, %r8, {one};")
+    x, y, z = ("{" + ", ".join(part) + "}" for part in (names[:a], names[a : a + b], names[a + b :]))
+    stores = [f"mad.wide.u32 %d5, %r4, 16, %d1; st.global.v4.u32 [%d5], {z};"]
+    product = f"mma.sync.aligned.{form} {z}, {x}, {y}, {z};"
+    body = " ".join([".reg .b32 %m<16>;", *lines, product, product, *stores, "ret;"])
+    interpreted, by_machine = by_both(body, outputs=512)
+    p, q = (one.out if ".s32" in form else one.out.view(np.float32) for one in (interpreted, by_machine))
+    assert ((p == q) | ((p != p) & (q != q))).all() and len(set(p.tolist())) > 100 and not by_machine.left
+
+
+@pytest.mark.parametrize("words", ["x1", "x2", "x4", "x1.trans", "x4.trans"])
+@pytest.mark.parametrize("dot", ["", ".shared"])
+def test_matrices_are_loaded_alike(words: str, dot: str) -> None:
+    count = int(words[1])
+    registers = ", ".join(f"%r{8 + number}" for number in range(count))
+    window = "" if dot else "cvta.shared.u64 %d5, %d5;"
+    stores = " ".join(f"st.global.u32 [%d4+{512 * number}], %r{8 + number};" for number in range(count))
+    body = f"""
+     .shared .align 16 .b8 tile[4096]; mov.u64 %d5, tile; mul.wide.u32 %d6, %r0, 4; add.u64 %d6, %d5, %d6;
+     mad.lo.u32 %r8, %r4, 0x9E3779B1, 77; st.shared.u32 [%d6], %r8; st.shared.u32 [%d6+256], %r8; bar.sync 0; {window}
+     mul.lo.u32 %r9, %r0, 5; and.b32 %r9, %r9, 31; mul.wide.u32 %d6, %r9, 16; add.u64 %d5, %d5, %d6;
+     ldmatrix.sync.aligned.m8n8.{words}{dot}.b16 {{{registers}}}, [%d5]; {stores} ret;"""
+    interpreted, by_machine = by_both(body, outputs=512)
+    assert interpreted.out.any() and (interpreted.out == by_machine.out).all() and not by_machine.left
+
+
 # -- what stops a kernel
 
 
