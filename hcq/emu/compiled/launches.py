@@ -3,7 +3,8 @@
 In       a kernel's compiled function, a Job for each thread: how a workgroup begins, and where its waves lie
 Out      the workgroups have run; or a Job stands in the middle of one, for the interpreter or for the next call
 Changes  what the kernel changes
-Next     assemble.py (machine code), threads.py (who spreads jobs over cores), hcq/emu/amd/shader/native_launch.py (a user)
+Next     assemble.py (machine code), threads.py (jobs on several cores),
+         hcq/emu/amd/shader/native_launch.py (a user)
 
 How to use it. A kernel's function takes a table and runs the waves of one workgroup, those whose entry is not negative,
 one after the other. Each leaves the number of its exit, and what is left of its fuel (the barrier, and the

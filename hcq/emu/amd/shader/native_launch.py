@@ -87,7 +87,6 @@ class Shape:
     compiled: Compiled
     waves: int
     image: Any
-    scalars: Any  # of the image
     rows: Any
     pokes: Any
     meanings: Any
@@ -126,20 +125,18 @@ class WholeGroups:
     def _shape(self, compiled: Compiled) -> Shape:
         launch = self.launch
         key = (
-            launch.vgprs,
-            launch.wave_size,
-            launch.user_sgpr_count,
-            len(launch.user_sgprs),
-            launch.group_ids,
+            (launch.vgprs, launch.wave_size, launch.user_sgpr_count, len(launch.user_sgprs), launch.mode),
+            (launch.group_ids, launch.id_dimensions, launch.ids_in_ttmp, self.work.block),
+            (launch.lds_bytes, launch.scratch_bytes),
         )
-        key += (launch.id_dimensions, launch.lds_bytes, launch.scratch_bytes, launch.mode, launch.ids_in_ttmp)
-        key += (self.work.block,)
         known = self.program.shapes.pop(key, None)
         shape: Shape = self._new_shape(compiled) if known is None else known
         self.program.shapes[key] = shape
         while len(self.program.shapes) > MOST_KEPT:
             del self.program.shapes[next(iter(self.program.shapes))]
-        shape.scalars[:, : len(launch.user_sgprs)] = launch.user_sgprs
+        self.image = shape.image.copy()
+        scalars, *_ = _header(self.image, shape.waves)
+        scalars[:, : len(launch.user_sgprs)] = launch.user_sgprs
         return shape
 
     def residents(self, groups: Any) -> Residents:
@@ -162,7 +159,7 @@ class WholeGroups:
         pokes = [(512 * wave + 4 * register, kind) for wave in range(waves) for register, kind in places]
         rows = np.ascontiguousarray(first.u32[0])
         pokes_array = np.array(pokes, np.int64).reshape(-1, 2)
-        return Shape(compiled, waves, image, scalars, rows, pokes_array, _meanings(self.program, text))
+        return Shape(compiled, waves, image, rows, pokes_array, _meanings(self.program, text))
 
     # -- the room of one workgroup
 
@@ -176,7 +173,7 @@ class WholeGroups:
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.address, len(self.ranges.rows)
         job[launches.NEXT], job[launches.COUNT] = self.counter.ctypes.data, self.count
         job[launches.GRID_X], job[launches.GRID_Y] = work.grid[0], work.grid[1]
-        job[launches.GROUP] = -1
+        job[launches.IMAGE], job[launches.GROUP] = self.image.ctypes.data, -1
         return room
 
     def _new_room(self) -> Room:
@@ -222,7 +219,6 @@ class WholeGroups:
             (launches.TABLE, table.ctypes.data),
             (launches.ZEROS, zeros.ctypes.data),
             (launches.ZERO_BYTES, zero_bytes),
-            (launches.IMAGE, shape.image.ctypes.data),
             (launches.PLACE, place.ctypes.data),
             (launches.BYTES, header),
             (launches.ROWS, shape.rows.ctypes.data),
@@ -264,8 +260,7 @@ class WholeGroups:
                 under_way = [room for room in rooms if room.job[launches.GROUP] >= 0]
                 if not under_way and self.first == self.count:
                     return
-                for room in left:
-                    self.program.left += 1
+                self.program.left += len(left)
                 is_given_up = self.program.left > MOST_LEFT
                 same = [
                     room

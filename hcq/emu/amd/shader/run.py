@@ -123,7 +123,7 @@ def run_dispatch(
     if schedule is None and tally is None and checks is None and not is_cooperative and not sample:
         scalar, own = core.scalar or core.memory, core.isa.scratch_in_memory
         whole = whole_groups(program, launch, work, memory, scalar, own, core.sync, strays)
-    first = 0
+    begin = 0
     # floats overflow and divide by zero here as they do on the hardware: silently
     with np.errstate(all="ignore"):
         if whole is not None:
@@ -131,8 +131,8 @@ def run_dispatch(
                 if begins is not None:
                     begins(machine)
                 machine.go()
-            first = whole.first
-        for first in range(first, total, at_once):
+            begin = whole.first
+        for first in range(begin, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
             residents = Residents(
                 launch,
