@@ -90,6 +90,7 @@ class Shape:
     rows: Any
     pokes: Any
     meanings: Any
+    is_spread: bool
     rooms: list[Room] = field(default_factory=list)  # that nobody uses now
 
 
@@ -159,7 +160,15 @@ class WholeGroups:
         pokes = [(512 * wave + 4 * register, kind) for wave in range(waves) for register, kind in places]
         rows = np.ascontiguousarray(first.u32[0])
         pokes_array = np.array(pokes, np.int64).reshape(-1, 2)
-        return Shape(compiled, waves, image, rows, pokes_array, _meanings(self.program, text))
+        return Shape(
+            compiled,
+            waves,
+            image,
+            rows,
+            pokes_array,
+            _meanings(self.program, text),
+            may_be_spread(self.program),
+        )
 
     # -- the room of one workgroup
 
@@ -247,7 +256,7 @@ class WholeGroups:
         begins    is told of waves that are under way, before it is asked whether to stop
         """
         rooms = [self._take_room()]
-        most = threads.count() if may_be_spread(self.program) else 1
+        most = threads.count() if self.shape.is_spread else 1
         slice_ = min(SLICE, threads.ALONE) if most > 1 and self.count > 1 else SLICE
         try:
             while True:
