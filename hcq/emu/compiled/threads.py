@@ -3,7 +3,7 @@
 In       Jobs that share a counter, how many instructions each may use
 Out      how many were used, when all have come back
 Changes  what the kernel changes
-Next     launches.py (Job), docs/decisions/0016-workgroups-on-all-cores.md (which kernels may be spread)
+Next     launches.py and hcq/emu/nv/shader/native_jobs.py (jobs), docs/decisions/0016-workgroups-on-all-cores.md (which kernels may be spread)
 
 Workgroups of a kernel without races write other addresses than those that others read or write, so that their order is
 not seen. Atomic operations without a result commute where all of them are of one kind, and of integers. All other
@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Protocol
 
 from hcq import config
-from hcq.emu.compiled.launches import Job
 
 ALONE = (
     300_000  # instructions that one thread runs before others are asked: starting them takes as long as some
 )
+
+
+class Job(Protocol):
+    """A part of a launch."""
+
+    def run(self, instructions: int) -> int:
+        """Run it until it is over, stops, or has used so many. Returns how many it has used."""
 
 
 def count() -> int:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hcq.emu.compiled import accesses
-from hcq.emu.nv.shader import native_ahead
+from hcq.emu.nv.shader import native_ahead, native_jobs
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
@@ -27,7 +27,6 @@ from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.schedule import Schedule
-from hcq.system import native
 
 # so many count as one of the interpreter's: a kernel that waits for the host may wait as long as it may there
 SHARE = 1 << 10
@@ -206,15 +205,15 @@ class Native:
 
     def _go_on(self, path: Path, compiled: Compiled) -> Any:
         """Run until all threads have left, or others have to run."""
-        machine, batch, table = self.machine, self.machine.batch, self.table
+        machine, batch = self.machine, self.machine.batch
+        sites = self.sites[id(compiled)]
+        jobs = native_jobs.jobs(compiled, self.table, sites, self.warps, path.mask is None)
         codes = self.pcs[: batch.count]
         alone = len(machine.runnable) == 1 and path.region.parent is None
         while True:
             left = machine.step_limit - batch.steps + 1
-            table[PLACES["most"]] = max(1, min(FUEL, left * SHARE))
-            table[PLACES["executed"]] = 0
-            compiled.code.run(native.address_of(table.data))
-            batch.steps += -(-int(table[PLACES["executed"]]) // SHARE)
+            executed = native_jobs.run(jobs, max(1, min(FUEL, left * SHARE)))
+            batch.steps += -(-executed // SHARE)
             here = codes if path.mask is None else codes[path.mask]
             if batch.steps > machine.check_at:
                 self._check_time(path, compiled, int(here.min()))
@@ -253,7 +252,6 @@ class Native:
         end = Point(len(activation.decoded.blocks), 0)
         ended = facts.exits.index(end) + EXIT if activation.caller is None and end in facts.exits else -1
         for name, value in (
-            ("count", self.warps),
             ("file", state.file.ctypes.data),
             ("pcs", self.pcs.ctypes.data),
             ("lives", self.lives.ctypes.data),
@@ -272,7 +270,6 @@ class Native:
         ):
             table[PLACES[name]] = value
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
-        table[accesses.SITES] = self.sites[id(compiled)].ctypes.data
         return True
 
     def _look_at_memory(self, compiled: Compiled) -> None:

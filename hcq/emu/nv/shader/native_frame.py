@@ -43,7 +43,7 @@ def _meeting(meets: dict[int, Meet]) -> list[str]:
         "  %no = or i1 %whole, %far",
         "  br i1 %no, label %next, label %ask",
         "ask:",
-        "  %at = call i32 @gathered(ptr %pcs, ptr %lives, i64 %begin, i64 %until, i64 %ended)",
+        "  %at = call i32 @gathered(ptr %pcs, ptr %lives, i64 %first_warp, i64 %until, i64 %ended)",
         f"  switch i32 %at, label %next [ {cases} ]",
     ]
     for number, meet in meets.items():
@@ -52,7 +52,7 @@ def _meeting(meets: dict[int, Meet]) -> list[str]:
             f"  %rejoins{number} = icmp eq i64 %rejoin, {meet.rejoins if meet.rejoins >= 0 else (1 << 62)}",
             f"  br i1 %rejoins{number}, label %next, label %pass{number}",
             f"pass{number}:",
-            f"  call void @let_go(ptr %pcs, i64 %begin, i64 %until, i32 {EXIT + number}, i32 {meet.node})",
+            f"  call void @let_go(ptr %pcs, i64 %first_warp, i64 %until, i32 {EXIT + number}, i32 {meet.node})",
             "  br label %round",
         ]
     return lines
@@ -101,8 +101,8 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             *fields,
             "  br label %block",
             "block:",
-            "  %begin = phi i64 [0, %start], [%until, %next]",
-            "  %behind = add i64 %begin, %perblock",
+            "  %first_warp = phi i64 [%begin, %start], [%until, %next]",
+            "  %behind = add i64 %first_warp, %perblock",
             "  %within = icmp ult i64 %behind, %count",
             "  %until = select i1 %within, i64 %behind, i64 %count",
             "  store i64 0, ptr %total",
@@ -111,7 +111,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             "  store i64 0, ptr %longest",
             "  br label %warp",
             "warp:",
-            "  %number = phi i64 [%begin, %round], [%after, %done]",
+            "  %number = phi i64 [%first_warp, %round], [%after, %done]",
             f"  %ownat = mul i64 %number, {bytes_}",
             "  %own = getelementptr i8, ptr %file, i64 %ownat",
             f"  %pc = getelementptr [{WARP} x i32], ptr %pcs, i64 %number",

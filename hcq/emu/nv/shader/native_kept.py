@@ -63,6 +63,7 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
         set(known["written"]),
         set(known["first_read"]),
         known["why_not"],
+        known["spreads"],
     )
     return Compiled(decoded, facts, code)
 

@@ -35,6 +35,7 @@ class Facts(NamedTuple):
     written     slots that the code writes
     first_read  slots that are read before anything is written there
     why_not     names of instructions that are left to the interpreter, and why
+    spreads     nobody can see the order of its blocks
     """
 
     entries: dict[Point, int]
@@ -47,6 +48,7 @@ class Facts(NamedTuple):
     written: set[int]
     first_read: set[int]
     why_not: dict[str, str]
+    spreads: bool
 
 
 class Compiled:
@@ -55,6 +57,7 @@ class Compiled:
     read    slots that it has in a warp's memory
     first   of these, by place: the first value where nobody reads it, else None
     states  that are not in use
+    longest how many instructions a warp has run in one go
     """
 
     def __init__(self, decoded: Decoded, facts: Facts, code: assemble.Assembled) -> None:
@@ -68,6 +71,7 @@ class Compiled:
         self.place = {slot: number for number, slot in enumerate(self.read)}
         self.late = [self.place[slot] for slot in late if slot in self.place]
         self.states: list[State] = []
+        self.longest = 0
 
 
 class State:

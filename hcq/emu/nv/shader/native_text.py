@@ -66,6 +66,7 @@ class Text:
         default_factory=set
     )  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
+    spreads: bool = False  # nobody can see the order of its blocks
     helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
     has_arrivals: bool = False  # at barriers, of threads that do not wait
 
@@ -83,6 +84,7 @@ class Text:
             layout.written,
             self.first_read,
             self.why_not,
+            self.spreads,
         )
 
 
@@ -108,6 +110,8 @@ class Translator:
         """The whole function."""
         text = self.text
         ends = [source.end for source in self.sources if source.end is not None]
+        every = [one.opcode for source in self.sources for one in source.body] + [one.opcode for one in ends]
+        text.spreads = not {"atom", "red", "call"}.intersection(every)
         text.has_arrivals = any(one.opcode in ("bar", "barrier") and "arrive" in one.modifiers for one in ends)
         if len(self.sources) != len(self.decoded.blocks):
             return text

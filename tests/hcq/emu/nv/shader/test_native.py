@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,8 @@ import numpy as np
 import pytest
 
 from hcq import config
-from hcq.emu.compiled import assemble
+from hcq.emu.compiled import assemble, threads
+from hcq.emu.nv.shader import native_text
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -346,6 +348,58 @@ def test_a_warp_may_wait_for_another_one_and_a_thread_for_one_of_its_warp(way: s
         SET: mov.u32 %r6, 7; st.volatile.global.u32 [%d1], %r6;
         END: ret;"""
         assert Ran(body).out[0] == 7
+
+
+# -- several cores, other processes
+
+
+def test_blocks_on_several_cores_leave_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = """
+     .shared .align 4 .b8 tile[256]; mov.u32 %r8, tile; shl.b32 %r9, %r0, 2; add.u32 %r9, %r8, %r9; mov.u32 %r5, 0;
+     xor.b32 %r10, %r0, 63; shl.b32 %r10, %r10, 2; add.u32 %r10, %r8, %r10; mov.u32 %r6, %r4;
+    L: st.shared.u32 [%r9], %r6; bar.sync 0; ld.shared.u32 %r7, [%r10]; bar.sync 0;
+     mad.lo.u32 %r6, %r7, 3, %r6; add.u32 %r5, %r5, 1; setp.lt.u32 %p0, %r5, %r1; @%p0 bra L;
+     st.global.u32 [%d4], %r6; ret;"""
+    monkeypatch.setattr(threads, "ALONE", 0)
+    before, begun = config.current(), []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self.name), start(self)))
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="0"))
+        expected = Ran(body).out
+        config.use(dataclasses.replace(before, emu_compiled="always", emu_threads=2))
+        assert (Ran(body).out == expected).all() and begun
+        begun.clear()
+        atomic = body.replace("st.global.u32 [%d4]", "red.global.add.u32 [%d4]")
+        assert (Ran(atomic).out == expected).all() and not begun
+    finally:
+        config.use(before)
+
+
+def test_code_that_is_on_disk_is_taken_without_a_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = config.current()
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="always"))
+        expected = Ran(LOOP)
+        monkeypatch.setattr(native_text.Translator, "translate", lambda self: pytest.fail("translated again"))
+        again = Ran(LOOP)
+        assert again.is_compiled and (again.out == expected.out).all()
+    finally:
+        config.use(before)
+
+
+def test_a_launch_that_will_take_long_is_compiled_before_its_first_block() -> None:
+    before = config.current()
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="1"))
+        for blocks, is_compiled in ((2, False), (16384, True)):
+            launch, out = Launch(), np.zeros(128, np.uint32)
+            one: Kernel = launch.load(kernel("bra.uni L0; L0:" + LOOP.replace("[%d4]", "[%d1]")), "k")
+            numbers = np.zeros(64 * blocks, np.float32)
+            launch.run(one, blocks, 64, numbers, out, np.uint32(2).tobytes())
+            assert any(one.program.entry.native.values()) == is_compiled
+    finally:
+        config.use(before)
 
 
 # -- what is always interpreted
