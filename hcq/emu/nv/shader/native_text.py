@@ -133,6 +133,16 @@ class Translator:
         text.ir = native_frame.function(text, body, self.meets)
         return text
 
+    def traces(self, opcode: str) -> bool:
+        """Whether instructions of a name are compiled, wherever they are in the function."""
+        self.can = [self._traced(block) for block in self.decoded.blocks]
+        found = True
+        for block, source, can in zip(self.decoded.blocks, self.sources, self.can):
+            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(can))
+            if source.end is not None and source.end.opcode == opcode:
+                found &= self._end_is_compiled(block) or opcode in ("ret", "exit")
+        return found
+
     # -- which instructions, which nodes
 
     def _written_once(self) -> set[int]:
