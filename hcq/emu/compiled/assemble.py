@@ -75,22 +75,52 @@ def _passes() -> tuple[Any, Any]:
     return passes, builder
 
 
+def _key(text: str) -> str:
+    return f"{host()} {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _object(text: str) -> bytes:
+    """Machine code of a module, from disk or from LLVM."""
+    cache, key = DiskCache(), _key(text)
+    code = cache.get(KIND, key)
+    if code is None:
+        llvm = tools()
+        module = llvm.parse_assembly(text, llvm.create_context())
+        module.verify()
+        passes, builder = _passes()
+        passes.run(module, builder)
+        code = bytes(_machine().emit_object(module))
+        cache.put(KIND, key, code)
+    return code
+
+
+def _linked(code: bytes) -> Any:
+    """An engine that has the code in memory; it takes a target machine for itself."""
+    llvm = tools()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+_libraries: dict[str, Any] = {}  # by their text: engines
+
+
+def need(text: str, names: tuple[str, ...]) -> None:
+    """Functions that modules may declare from now on: these, of the module with this text. Their names are theirs alone."""
+    if text in _libraries:
+        return
+    engine = _libraries[text] = _linked(_object(text))
+    for name in names:
+        tools().add_symbol(name, engine.get_function_address(name))
+
+
 class Assembled:
     """A module in memory. `run` takes one address, and returns nothing of use; `key` is what its code is kept by."""
 
     def __init__(self, text: str) -> None:
-        self.key = f"{host()} {hashlib.sha256(text.encode()).hexdigest()}"
-        cache = DiskCache()
-        code = cache.get(KIND, self.key)
-        if code is None:
-            llvm = tools()
-            module = llvm.parse_assembly(text, llvm.create_context())
-            module.verify()
-            passes, builder = _passes()
-            passes.run(module, builder)
-            code = _machine().emit_object(module)
-            cache.put(KIND, self.key, code)
-        self._load(code)
+        self.key = _key(text)
+        self._load(_object(text))
 
     @classmethod
     def kept(cls, key: str) -> Assembled | None:
@@ -104,11 +134,7 @@ class Assembled:
         return found
 
     def _load(self, code: bytes) -> None:
-        llvm = tools()
-        # an engine takes a target machine for itself
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._engine = _linked(code)
         self.address = self._engine.get_function_address("run")
         self._run = native.function(self.address, "int(*)(void *)")
 

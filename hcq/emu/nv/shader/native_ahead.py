@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hcq import config
 from hcq.emu.compiled import assemble
-from hcq.emu.nv.shader import native_kept
+from hcq.emu.nv.shader import native_kept, native_library
 from hcq.emu.nv.shader.batch import WARP, Launch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.memory import AddressSpace
@@ -121,6 +121,7 @@ def _compile(decoded: Decoded, key: Key) -> Compiled | None:
         )
     if not text.entries:
         return None
+    native_library.need(text.libraries)
     made = Compiled(decoded, text.facts(), assemble.Assembled(text.ir))
     native_kept.keep(decoded, key, made)
     return made

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.emu.compiled import accesses
 from hcq.emu.compiled.writer import declarations
-from hcq.emu.nv.shader import native_atomics, native_memory
+from hcq.emu.nv.shader import native_library
 from hcq.emu.nv.shader.lane_numbers import WARP
-from hcq.emu.nv.shader.native_memory import SOMETIMES
 from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES
 
 if TYPE_CHECKING:
@@ -69,27 +68,19 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             f"  %p_{name} = getelementptr i64, ptr %table, i64 {place}",
             f"  %{name} = load {kind}, ptr %p_{name}",
         ]
-    needed: list[str] = []
-    for name, one in (SOMETIMES | native_atomics.FUNCTIONS).items():
-        if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
-            needed.insert(0, one)
-    needed += text.helpers
-    heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]
-    declared = sorted({line for line in heads if line.startswith("declare")} | declarations([*body, *"\n".join(text.helpers).splitlines()]))
-    defined = [line for line in heads if not line.startswith("declare")]
-    seen = {line.partition("@")[2].partition("(")[0] for line in declared}
-    lookup = [
-        line
-        for line in accesses.LOOKUP.splitlines()
-        if not line.startswith("declare") or line.partition("@")[2].partition("(")[0] not in seen
-    ]
+    text.libraries = native_library.used(whole)
+    helpers = "\n".join(text.helpers).splitlines()
+    own = [*HELPERS.splitlines(), *helpers]
+    declared = {line for line in own if line.startswith("declare")} | declarations([*body, *helpers])
+    declared |= set(native_library.declarations(text.libraries))
+    defined = [line for line in own if not line.startswith("declare")]
     kind = f"<{WARP} x i32>"
     bytes_ = max(64, text.layout.size_bytes)
-    return "\n".join(
+    made = "\n".join(
         [
-            *declared,
-            *lookup,
+            *sorted(declared),
             *defined,
+            'attributes #0 = { "min-legal-vector-width"="512" }',
             'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
             "start:",
             "  %pick = alloca [32 x i64], align 64",
@@ -170,11 +161,11 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             "",
         ]
     )
+    return native_library.renamed(made, text.libraries)
 
 
 HELPERS = f"""
 declare i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32>)
-declare i32 @llvm.vector.reduce.umax.v{WARP}i32(<{WARP} x i32>)
 
 define internal void @park(ptr %pc, i32 %who, i32 %code) alwaysinline {{
   %on = bitcast i32 %who to <{WARP} x i1>
@@ -183,72 +174,6 @@ define internal void @park(ptr %pc, i32 %who, i32 %code) alwaysinline {{
   %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
   %new = select <{WARP} x i1> %on, <{WARP} x i32> %all, <{WARP} x i32> %old
   store <{WARP} x i32> %new, ptr %pc, align 64
-  ret void
-}}
-
-define internal i32 @gone(ptr %pc, i64 %ended) noinline {{
-  %code = trunc i64 %ended to i32
-  %old = load <{WARP} x i32>, ptr %pc, align 64
-  %one = insertelement <{WARP} x i32> poison, i32 %code, i64 0
-  %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  %is = icmp eq <{WARP} x i32> %old, %all
-  %bits = bitcast <{WARP} x i1> %is to i32
-  ret i32 %bits
-}}
-
-; where all threads of a block's warps are that have not ended: one number, or -1
-define internal i32 @gathered(ptr %pcs, ptr %lives, i64 %begin, i64 %until, i64 %ended) noinline #0 {{
-entry:
-  %code = trunc i64 %ended to i32
-  %ei = insertelement <{WARP} x i32> poison, i32 %code, i64 0
-  %e = shufflevector <{WARP} x i32> %ei, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  br label %loop
-loop:
-  %n = phi i64 [%begin, %entry], [%n1, %loop]
-  %low = phi i32 [-1, %entry], [%low2, %loop]
-  %high = phi i32 [0, %entry], [%high2, %loop]
-  %pc = getelementptr [{WARP} x i32], ptr %pcs, i64 %n
-  %at = load <{WARP} x i32>, ptr %pc, align 64
-  %lp = getelementptr i32, ptr %lives, i64 %n
-  %l = load i32, ptr %lp
-  %live = bitcast i32 %l to <{WARP} x i1>
-  %on = icmp ne <{WARP} x i32> %at, %e
-  %who = and <{WARP} x i1> %live, %on
-  %lows = select <{WARP} x i1> %who, <{WARP} x i32> %at, <{WARP} x i32> splat (i32 -1)
-  %highs = select <{WARP} x i1> %who, <{WARP} x i32> %at, <{WARP} x i32> zeroinitializer
-  %least = call i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32> %lows)
-  %most = call i32 @llvm.vector.reduce.umax.v{WARP}i32(<{WARP} x i32> %highs)
-  %is_less = icmp ult i32 %least, %low
-  %low2 = select i1 %is_less, i32 %least, i32 %low
-  %is_more = icmp ugt i32 %most, %high
-  %high2 = select i1 %is_more, i32 %most, i32 %high
-  %n1 = add i64 %n, 1
-  %more = icmp ult i64 %n1, %until
-  br i1 %more, label %loop, label %end
-end:
-  %one = icmp eq i32 %low2, %high2
-  %result = select i1 %one, i32 %low2, i32 -1
-  ret i32 %result
-}}
-
-define internal void @let_go(ptr %pcs, i64 %begin, i64 %until, i32 %code, i32 %node) noinline #0 {{
-entry:
-  %ci = insertelement <{WARP} x i32> poison, i32 %code, i64 0
-  %c = shufflevector <{WARP} x i32> %ci, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  %gi = insertelement <{WARP} x i32> poison, i32 %node, i64 0
-  %g = shufflevector <{WARP} x i32> %gi, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  br label %loop
-loop:
-  %n = phi i64 [%begin, %entry], [%n1, %loop]
-  %pc = getelementptr [{WARP} x i32], ptr %pcs, i64 %n
-  %at = load <{WARP} x i32>, ptr %pc, align 64
-  %is = icmp eq <{WARP} x i32> %at, %c
-  %new = select <{WARP} x i1> %is, <{WARP} x i32> %g, <{WARP} x i32> %at
-  store <{WARP} x i32> %new, ptr %pc, align 64
-  %n1 = add i64 %n, 1
-  %more = icmp ult i64 %n1, %until
-  br i1 %more, label %loop, label %end
-end:
   ret void
 }}
 """

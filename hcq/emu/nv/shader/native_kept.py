@@ -19,6 +19,7 @@ from typing import Any
 import hcq.emu.compiled
 import hcq.emu.shader
 from hcq.emu.compiled import assemble
+from hcq.emu.nv.shader import native_library
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.native_order import Point
 from hcq.emu.nv.shader.native_state import Compiled, Facts
@@ -49,6 +50,7 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
     if data is None:
         return None
     known = json.loads(data)
+    native_library.need(known["libraries"])
     code = assemble.Assembled.kept(known["code"])
     if code is None:
         return None
@@ -64,6 +66,7 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
         set(known["first_read"]),
         known["why_not"],
         known["spreads"],
+        known["libraries"],
     )
     return Compiled(decoded, facts, code)
 

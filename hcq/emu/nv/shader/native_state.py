@@ -36,6 +36,7 @@ class Facts(NamedTuple):
     first_read  slots that are read before anything is written there
     why_not     names of instructions that are left to the interpreter, and why
     spreads     nobody can see the order of its blocks
+    libraries   names of modules that it needs
     """
 
     entries: dict[Point, int]
@@ -49,6 +50,7 @@ class Facts(NamedTuple):
     first_read: set[int]
     why_not: dict[str, str]
     spreads: bool
+    libraries: list[str]
 
 
 class Compiled:

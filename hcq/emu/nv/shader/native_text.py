@@ -68,6 +68,7 @@ class Text:
     why_not: dict[str, str] = field(default_factory=dict)
     spreads: bool = False  # nobody can see the order of its blocks
     helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
+    libraries: list[str] = field(default_factory=list)  # modules that it needs
     has_arrivals: bool = False  # at barriers, of threads that do not wait
 
     def facts(self) -> Facts:
@@ -85,6 +86,7 @@ class Text:
             self.first_read,
             self.why_not,
             self.spreads,
+            self.libraries,
         )
 
 
