@@ -10,7 +10,7 @@ Registers are in the warps' memory while compiled code runs, and come to the int
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -67,8 +67,7 @@ def native_of(machine: Owner) -> Native | None:
     memory = machine.batch.memory
     if machine.schedule is not None or not native_ahead.may_run(machine.program, machine.batch.launch):
         return None
-    assert isinstance(memory, AddressSpace)
-    return Native(machine, memory, is_eager=native_ahead.is_eager())
+    return Native(machine, cast(AddressSpace, memory), is_eager=native_ahead.is_eager())
 
 
 class Native:

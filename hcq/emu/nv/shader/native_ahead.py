@@ -22,7 +22,6 @@ from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader import native_kept, native_library
 from hcq.emu.nv.shader.batch import WARP, Launch
 from hcq.emu.nv.shader.decode import Decoded
-from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.native_state import Compiled
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def may_run(program: Program, launch: Launch) -> bool:
     memory = launch.memory
     if config.current().emu_compiled == "0" or launch.tally is not None:
         return False
-    if not isinstance(memory, AddressSpace) or not memory.is_plain:
+    if not getattr(memory, "is_plain", False):  # an AddressSpace, and none that has more to do
         return False
     return program.entry.lowering is not None and not program.waits
 
@@ -64,9 +63,10 @@ def look_ahead(program: Program, launch: Launch, blocks: int, at_once: int) -> i
     """Before a launch of so many blocks: compile what will be worth it. Returns how many blocks run at once."""
     if not may_run(program, launch):
         return at_once
-    width = prod(launch.block)
-    expected = _expected_ns(program.entry, width * min(at_once, blocks), -(-blocks // at_once))
-    _, found = code_of(program.entry, key_of(launch), expected, is_eager())
+    width, key, entry = prod(launch.block), key_of(launch), program.entry
+    known = key in entry.native
+    expected = 0.0 if known else _expected_ns(entry, width * min(at_once, blocks), -(-blocks // at_once))
+    _, found = code_of(entry, key, expected, is_eager())
     if found is None or found.facts.why_not or launch.shared_bytes:
         return at_once
     return max(at_once, LANES // width)
