@@ -125,6 +125,7 @@ class Lowering:
         # of each block, and which loads are one of machine code, once somebody counts
         self.chains: list[Any] | None = None
         self.merged: dict[int, int] | None = None
+        self.accumulators: dict[Any, Any] = {}  # of matrix products of warpgroups, by their registers
         self.of_products: set[str] | None = None  # registers of matrix products, once somebody has asked
         self._slots = self.decoded.slots
         for name, type_ in function.registers.items():
