@@ -216,11 +216,14 @@ def in_order(least: float, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
     if least and x.size and y.size:
         largest = max(x.max(), -x.min()) * max(y.max(), -y.min()) * depth
         if largest <= least * 2.0**53:  # any order gives the same sums
-            return np.matmul(x, y) + 0.0 + z
+            total: Lanes = np.matmul(x, y)
+            total += z
+            return total
     total = np.zeros((x.shape[0], x.shape[1], y.shape[2]))
     for k in range(depth):
         total += x[:, :, k, None] * y[:, None, k, :]
-    return total + z
+    total += z
+    return total
 
 
 def times(x: Lanes, y: Lanes, z: Lanes) -> Lanes:

@@ -110,7 +110,9 @@ def _product(code: Code) -> Step:
         if sign < 0:
             found = -found
         adds = of_threads(accumulates(registers), leaders, group.batch)
-        if adds.any():
+        if adds.all():
+            found += accumulator.read(registers, threads, group.batch)
+        elif adds.any():
             found = np.where(
                 adds[:, None, None], found + accumulator.read(registers, threads, group.batch), found
             )
