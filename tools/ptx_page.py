@@ -58,8 +58,13 @@ def ways_of_examples() -> list[str]:
         for name in (name for name, its in found.items() if its == way):
             opcode, _, rest = name.partition(".")
             names.setdefault(opcode, []).append(rest)
-        listed = ", ".join(f"`{opcode}` ({' '.join(forms)})".replace(" ()", "") for opcode, forms in sorted(names.items()))
-        lines += [f"{way.capitalize()} (of forms that were tried, {sum(map(len, names.values()))}): {listed}.", ""]
+        listed = ", ".join(
+            f"`{opcode}` ({' '.join(forms)})".replace(" ()", "") for opcode, forms in sorted(names.items())
+        )
+        lines += [
+            f"{way.capitalize()} (of forms that were tried, {sum(map(len, names.values()))}): {listed}.",
+            "",
+        ]
     return lines[:-1]
 
 

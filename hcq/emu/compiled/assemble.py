@@ -107,7 +107,7 @@ _libraries: dict[str, Any] = {}  # by their text: engines
 
 
 def need(text: str, names: tuple[str, ...]) -> None:
-    """Functions that modules may declare from now on: these, of the module with this text. Their names are theirs alone."""
+    """Modules may declare functions from now on: these, of the module with this text, which nobody else has."""
     if text in _libraries:
         return
     engine = _libraries[text] = _linked(_object(text))

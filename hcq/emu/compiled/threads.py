@@ -3,7 +3,8 @@
 In       Jobs that share a counter, how many instructions each may use
 Out      how many were used, when all have come back
 Changes  what the kernel changes
-Next     launches.py and hcq/emu/nv/shader/native_jobs.py (jobs), docs/decisions/0016-workgroups-on-all-cores.md (which kernels may be spread)
+Next     launches.py and hcq/emu/nv/shader/native_jobs.py (jobs),
+         docs/decisions/0016-workgroups-on-all-cores.md (which kernels may be spread)
 
 Workgroups of a kernel without races write other addresses than those that others read or write, so that their order is
 not seen. Atomic operations without a result commute where all of them are of one kind, and of integers. All other

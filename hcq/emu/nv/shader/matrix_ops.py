@@ -7,9 +7,10 @@ Next     warp_ops.py
 Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
 
 A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
-(32 threads, elements), so that a fragment becomes a matrix by one scatter. Products are summed in double precision in the
-order of k, C is added, and the sum rounded once. A GPU rounds in between, in ways it does not document; its results differ in the last places.
-Products of doubles are fused multiply-adds, as documented, from the first column of A to the last: that is a guess.
+(32 threads, elements), so that a fragment becomes a matrix by one scatter. Products are summed in double precision in
+the order of k, C is added, and the sum rounded once. A GPU rounds in between, in ways it does not document; its
+results differ in the last places. Products of doubles are fused multiply-adds, as documented, from the first column of
+A to the last: that is a guess.
 """
 
 from __future__ import annotations

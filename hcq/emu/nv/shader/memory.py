@@ -79,7 +79,10 @@ class AddressSpace(Ranges[Mapping], Memory):
         known = self._rows
         if known is None or known[0] is not index:
             mappings = [one for one in index[1] if type(one) is Mapping]
-            found = [(one.start, len(one.host), one.host.ctypes.data - one.start, one.is_writable) for one in mappings]
+            found = [
+                (one.start, len(one.host), one.host.ctypes.data - one.start, one.is_writable)
+                for one in mappings
+            ]
             wrapped = [[int(number) & 2**64 - 1 for number in row] for row in found]
             known = self._rows = index, np.array(wrapped, np.uint64).reshape(-1, 4), mappings
         return known[1], known[2]

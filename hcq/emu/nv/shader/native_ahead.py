@@ -80,7 +80,7 @@ def _expected_ns(decoded: Decoded, lanes: int, batches: int) -> float:
             if after <= number:
                 for inside in range(after, number + 1):
                     deep[inside] += 1
-    steps = sum(block.length * TURNS ** min(depth, MOST_LOOPS) for block, depth in zip(decoded.blocks, deep))
+    steps: int = sum(block.length * TURNS ** min(depth, MOST_LOOPS) for block, depth in zip(decoded.blocks, deep))
     return steps * (STEP_NS + LANE_NS * lanes) * batches
 
 

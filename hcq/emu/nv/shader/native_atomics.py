@@ -66,9 +66,9 @@ def _function(name: str, bits: int) -> str:
         *change,
         f"  store {kind} %new, ptr %lp, align 1",
     ]
+    head = f"define internal {result_of(bits, 1)} @rmw_{name}{bits}({row} %xv, {row} %yv, {AT} %at"
     lines = [
-        f"define internal {result_of(bits, 1)} @rmw_{name}{bits}({row} %xv, {row} %yv, {AT} %at, i64 %start, "
-        "i64 %limit, i64 %delta, i32 %m) noinline #0 {",
+        f"{head}, i64 %start, i64 %limit, i64 %delta, i32 %m) noinline #0 {{",
         f"  %places = alloca {AT}, align 64",
         f"  %kept = alloca [{WARP * bits // 8} x i8], align 64",
         f"  %xs = alloca {row}, align 64",

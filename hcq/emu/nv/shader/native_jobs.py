@@ -3,7 +3,8 @@
 In       a function's machine code, the table that it is passed, sites of accesses
 Out      how many instructions the longest warp has run
 Changes  what the kernel changes
-Next     native.py (who asks), hcq/emu/compiled/threads.py (on several cores), docs/decisions/0016-workgroups-on-all-cores.md
+Next     native.py (who asks), hcq/emu/compiled/threads.py (on several cores),
+         docs/decisions/0016-workgroups-on-all-cores.md
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
 def keep(decoded: Decoded, key: Any, compiled: Compiled) -> None:
     """For the next process."""
     facts = {
-        name: sorted(value) if isinstance(value, set) else value for name, value in compiled.facts._asdict().items()
+        name: sorted(value) if isinstance(value, set) else value
+        for name, value in compiled.facts._asdict().items()
     }
     facts |= {"entries": list(compiled.points), "code": compiled.code.key}
     DiskCache().put(KIND, _key(decoded, key), json.dumps(facts).encode())

@@ -19,7 +19,10 @@ from hcq.emu.nv.shader.lane_numbers import WARP
 BASE = "base"
 PREFIX = "hcq_ptx_"
 EXPORTED = ("seek", "gone", "gathered", "let_go")
-PARTS = {**native_memory.SOMETIMES, **native_atomics.FUNCTIONS}  # by "@name", of the function that others call
+PARTS = {
+    **native_memory.SOMETIMES,
+    **native_atomics.FUNCTIONS,
+}  # by "@name", of the function that others call
 
 
 def used(text: str) -> list[str]:

@@ -43,7 +43,7 @@ PARTS = WARP // 8  # a row of doubles of the host takes as many registers
 
 
 def _numbers(kind: str, register: str, stem: str) -> tuple[list[str], list[str]]:
-    """Lines that make floats of the elements of a register of all threads, and their names. Floats hold them exactly."""
+    """Lines that make floats of the elements of a register, and their names. Floats hold them exactly."""
     lines, names = [], []
     for number in range(per_register(INPUT_BITS[kind])):
         name = f"%{stem}_{number}"
@@ -98,20 +98,25 @@ def _picked(name: str, names: list[str], holders: Any) -> list[str]:
 def product(sizes: tuple[int, int, int], kinds: tuple[str, str], is_integer: bool) -> str:
     """The text of a function: registers of A, B and C of all threads to those of D."""
     m, n, k = sizes
-    places = [(a_fragment(m, k, INPUT_BITS[kinds[0]]), (m, k)), (b_fragment(k, n, INPUT_BITS[kinds[1]]), (k, n))]
+    places = [
+        (a_fragment(m, k, INPUT_BITS[kinds[0]]), (m, k)),
+        (b_fragment(k, n, INPUT_BITS[kinds[1]]), (k, n)),
+    ]
     in_a, in_b = (_where(*place) for place in places)
     in_c = c_fragment(m, n)
-    counts = [place.rows.shape[1] // per_register(INPUT_BITS[kind]) for (place, _), kind in zip(places, kinds)]
+    counts = [
+        place.rows.shape[1] // per_register(INPUT_BITS[kind]) for (place, _), kind in zip(places, kinds)
+    ]
     results = in_c.rows.shape[1]
     given = [f"%{part}{number}" for part, count in zip("abc", (*counts, results)) for number in range(count)]
     kind = "{" + ", ".join([WORDS] * results) + "}"
     arguments = ", ".join(f"{WORDS} {name}" for name in given)
     lines = [f"define internal {kind} @{name_of(sizes, kinds, is_integer)}({arguments}) noinline #0 {{"]
     elements: list[list[str]] = []
-    for part, type_, count in zip("ab", kinds, counts):
+    for letter, type_, count in zip("ab", kinds, counts):
         found: list[str] = []
         for number in range(count):
-            more, names = _numbers(type_, f"%{part}{number}", f"{part}n{number}")
+            more, names = _numbers(type_, f"%{letter}{number}", f"{letter}n{number}")
             lines += more
             found += names
         elements.append(found)

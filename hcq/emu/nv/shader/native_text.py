@@ -114,7 +114,9 @@ class Translator:
         ends = [source.end for source in self.sources if source.end is not None]
         every = [one.opcode for source in self.sources for one in source.body] + [one.opcode for one in ends]
         text.spreads = not {"atom", "red", "call"}.intersection(every)
-        text.has_arrivals = any(one.opcode in ("bar", "barrier") and "arrive" in one.modifiers for one in ends)
+        text.has_arrivals = any(
+            one.opcode in ("bar", "barrier") and "arrive" in one.modifiers for one in ends
+        )
         if len(self.sources) != len(self.decoded.blocks):
             return text
         self.can = [self._traced(block) for block in self.decoded.blocks]

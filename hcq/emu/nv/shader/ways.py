@@ -108,37 +108,51 @@ vset2.u32.u32 vset4.u32.u32 | lt | r rrr
 """
 # and whole instructions
 OTHERS = """
-ld.global.u8 %h1, [%d1]; ld.global.u32 %r1, [%d1]; ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d1]; ld.global.b128 %q1, [%d1];
-ld.shared.u32 %r1, [%r2]; ld.local.u32 %r1, [%r2]; ld.u32 %r1, [%d1]; ld.const.u32 %r1, [%d1]; ldu.global.u32 %r1, [%d1];
-st.global.u8 [%d1], %h1; st.global.u32 [%d1], %r1; st.global.v4.f32 [%d1], {%f1, %f2, %f3, %f4}; st.global.b128 [%d1], %q1;
-st.shared.u32 [%r2], %r1; st.local.u32 [%r2], %r1; st.u32 [%d1], %r1; fence.acq_rel.gpu; membar.gl;
-atom.global.add.u32 %r1, [%d1], %r2; atom.global.min.s64 %d1, [%d2], %d3; atom.shared.exch.b32 %r1, [%r2], %r3;
-atom.global.cas.b32 %r1, [%d1], %r2, %r3; atom.global.inc.u32 %r1, [%d1], %r2; atom.global.dec.u32 %r1, [%d1], %r2;
-atom.global.cas.b16 %h1, [%d1], %h2, %h3; atom.global.add.f32 %f1, [%d1], %f2; atom.global.add.f64 %e1, [%d1], %e2;
-atom.global.cas.b128 %q1, [%d1], %q2, %q0; red.global.add.u32 [%d1], %r1; red.global.and.b32 [%d1], %r1; red.global.add.f32 [%d1], %f1;
-cvta.to.global.u64 %d1, %d2; cvta.shared.u64 %d1, %d2; isspacep.shared %p1, %d1; mov.b64 {%r1, %r2}, %d1; mov.b64 %d1, {%r1, %r2};
-mov.u32 %r1, %tid.x; mov.u64 %d1, %clock64; mov.u32 %r1, %laneid; elect.sync %r1|%p1, 0xFFFFFFFF;
-cp.async.ca.shared.global [%r1], [%d1], 16; cp.async.commit_group; cp.async.wait_group 0; cp.async.wait_all; prefetch.global.L2 [%d1];
-cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], %r2, [%r3]; cp.async.bulk.commit_group;
-mbarrier.init.shared.b64 [%r1], 1; mbarrier.arrive.shared.b64 %d1, [%r1]; mbarrier.try_wait.shared.b64 %p1, [%r1], %d1;
-ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r5]; ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];
-stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}; mapa.u64 %d1, %d2, %r1; getctarank.u64 %r1, %d1; createpolicy.fractional.L2::evict_last.b64 %d1;
-mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4};
-mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4};
-mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4};
-mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r1, %r2, %r3, %r4};
+ld.global.u8 %h1, [%d1]; ld.global.u32 %r1, [%d1]; ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d1];
+ld.global.b128 %q1, [%d1]; ld.shared.u32 %r1, [%r2]; ld.local.u32 %r1, [%r2]; ld.u32 %r1, [%d1];
+ld.const.u32 %r1, [%d1]; ldu.global.u32 %r1, [%d1]; st.global.u8 [%d1], %h1; st.global.u32 [%d1], %r1;
+st.global.v4.f32 [%d1], {%f1, %f2, %f3, %f4}; st.global.b128 [%d1], %q1; st.shared.u32 [%r2], %r1;
+st.local.u32 [%r2], %r1; st.u32 [%d1], %r1; fence.acq_rel.gpu; membar.gl; atom.global.add.u32 %r1, [%d1], %r2;
+atom.global.min.s64 %d1, [%d2], %d3; atom.shared.exch.b32 %r1, [%r2], %r3;
+atom.global.cas.b32 %r1, [%d1], %r2, %r3; atom.global.inc.u32 %r1, [%d1], %r2;
+atom.global.dec.u32 %r1, [%d1], %r2; atom.global.cas.b16 %h1, [%d1], %h2, %h3;
+atom.global.add.f32 %f1, [%d1], %f2; atom.global.add.f64 %e1, [%d1], %e2;
+atom.global.cas.b128 %q1, [%d1], %q2, %q0; red.global.add.u32 [%d1], %r1; red.global.and.b32 [%d1], %r1;
+red.global.add.f32 [%d1], %f1; cvta.to.global.u64 %d1, %d2; cvta.shared.u64 %d1, %d2; isspacep.shared %p1, %d1;
+mov.b64 {%r1, %r2}, %d1; mov.b64 %d1, {%r1, %r2}; mov.u32 %r1, %tid.x; mov.u64 %d1, %clock64;
+mov.u32 %r1, %laneid; elect.sync %r1|%p1, 0xFFFFFFFF; cp.async.ca.shared.global [%r1], [%d1], 16;
+cp.async.commit_group; cp.async.wait_group 0; cp.async.wait_all; prefetch.global.L2 [%d1];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], %r2, [%r3];
+cp.async.bulk.commit_group; mbarrier.init.shared.b64 [%r1], 1; mbarrier.arrive.shared.b64 %d1, [%r1];
+mbarrier.try_wait.shared.b64 %p1, [%r1], %d1;
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];
+ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];
+stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}; mapa.u64 %d1, %d2, %r1; getctarank.u64 %r1, %d1;
+createpolicy.fractional.L2::evict_last.b64 %d1;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1,
+%f2, %f3, %f4};
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},
+{%f1, %f2, %f3, %f4};
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1,
+%f2, %f3, %f4};
+mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r1,
+%r2, %r3, %r4};
 mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r1, %r2};
-mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4};
+mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},
+{%f1, %f2, %f3, %f4};
 mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%e1, %e2}, {%e3}, {%e4}, {%e1, %e2};
 wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%d1];
-wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; setmaxnreg.inc.sync.aligned.u32 128;
+wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+setmaxnreg.inc.sync.aligned.u32 128;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, 1, 1, 1, 0, 0;
 tcgen05.fence::before_thread_sync; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;
-nanosleep.u32 %r1; pmevent 1; griddepcontrol.wait; discard.global.L2 [%d1], 128; applypriority.global.L2::evict_normal [%d1], 128;
-alloca.u64 %d1, %d2; stacksave.u64 %d1; stackrestore.u64 %d1; bra.uni END; bar.sync 0; barrier.sync 0; bar.sync 0, 64; bar.red.popc.u32 %r1, 0, %p1;
-bar.warp.sync 0xFFFFFFFF; barrier.cluster.arrive.aligned; exit; ret; trap;
-tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1, %r2}]; suld.b.1d.b32.trap %r1, [%d1, {%r2}]; sust.b.1d.b32.trap [%d1, {%r2}], %r1;
-txq.width.b32 %r1, [%d1]; multimem.ld_reduce.global.add.f32 %f1, [%d1]; brkpt; clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;
+nanosleep.u32 %r1; pmevent 1; griddepcontrol.wait; discard.global.L2 [%d1], 128;
+applypriority.global.L2::evict_normal [%d1], 128; alloca.u64 %d1, %d2; stacksave.u64 %d1; stackrestore.u64 %d1;
+bra.uni END; bar.sync 0; barrier.sync 0; bar.sync 0, 64; bar.red.popc.u32 %r1, 0, %p1; bar.warp.sync 0xFFFFFFFF;
+barrier.cluster.arrive.aligned; exit; ret; trap; tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1, %r2}];
+suld.b.1d.b32.trap %r1, [%d1, {%r2}]; sust.b.1d.b32.trap [%d1, {%r2}], %r1; txq.width.b32 %r1, [%d1];
+multimem.ld_reduce.global.add.f32 %f1, [%d1]; brkpt;
+clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];
 """
 
@@ -153,7 +167,10 @@ def examples() -> Iterator[tuple[str, str]]:
             for type_ in types.split():
                 own = LETTERS.get(type_, "q" if type_ == "b128" else "r")
                 name = f"{stem}.{type_}{behind}"
-                places = [f"%{own if letter == 't' else letter}{number}" for number, letter in enumerate(result + sources)]
+                places = [
+                    f"%{own if letter == 't' else letter}{number}"
+                    for number, letter in enumerate(result + sources)
+                ]
                 yield name, f"{name} {', '.join(places)}{tail}"
     for one in OTHERS.replace("\n", " ").split(";"):
         text = one.strip()

@@ -122,7 +122,11 @@ def _forms() -> list[Form]:
     of("add.rz.f32 add.rp.f32 mul.rm.f32 mul.rz.f32 sub.rm.f32 div.full.f32 div.approx.f32", "f", "ff")
     of("fma.rn.ftz.f32 fma.rn.sat.f32 fma.rz.f32 fma.rp.f32", "f", "fff")
     of("rsqrt.approx.f32 sqrt.approx.f32 rcp.approx.ftz.f32 neg.ftz.f32", "f", "f")
-    of("ex2.approx.f32 ex2.approx.ftz.f32 lg2.approx.f32 sin.approx.f32 cos.approx.f32 tanh.approx.f32", "f", "f")
+    of(
+        "ex2.approx.f32 ex2.approx.ftz.f32 lg2.approx.f32 sin.approx.f32 cos.approx.f32 tanh.approx.f32",
+        "f",
+        "f",
+    )
     of("ex2.approx.f16 tanh.approx.f16", "h", "h")
     of("ex2.approx.f16x2 tanh.approx.bf16x2", "r", "r")
     of("cvt.f64.f32", "e", "f")

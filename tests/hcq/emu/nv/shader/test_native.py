@@ -93,7 +93,9 @@ class Ran:
     @property
     def left(self) -> set[str]:
         """Names of the instructions that the interpreter ran."""
-        return {name for one in self.kernel.program.entry.native.values() if one for name in one.facts.why_not}
+        return {
+            name for one in self.kernel.program.entry.native.values() if one for name in one.facts.why_not
+        }
 
 
 def by_both(body: str, **options: Any) -> tuple[Ran, Ran]:
@@ -194,7 +196,8 @@ def test_what_is_not_compiled_is_run_between_what_is(way: str) -> None:
     body = """
      ld.global.f32 %f0, [%d3]; mov.f32 %f1, 0f00000000; mov.u32 %r5, 0;
     L: add.f32 %f2, %f0, %f1; mul.f32 %f2, %f2, 0f3F000000; add.f32 %f2, %f2, %f0; mul.f32 %f2, %f2, %f2;
-     add.rm.f64 %e1, %e0, 0d3FD5555555555555; add.f32 %f1, %f1, %f2; mul.f32 %f1, %f1, 0f3F000000; add.f32 %f1, %f1, %f2;
+     add.rm.f64 %e1, %e0, 0d3FD5555555555555; add.f32 %f1, %f1, %f2; mul.f32 %f1, %f1, 0f3F000000;
+     add.f32 %f1, %f1, %f2;
      atom.global.add.f32 %f3, [%d1+512], 0f3F800000; sub.f32 %f1, %f1, %f0; add.u32 %r5, %r5, 1;
      setp.ne.u32 %p0, %r5, 5; @%p0 bra L; st.global.f32 [%d4], %f1; ret;"""
     ran = Ran(body, outputs=129)
@@ -270,7 +273,9 @@ def test_matrix_products_leave_the_same_bits(form: str) -> None:
     names, lines = [f"%m{number}" for number in range(a + b + 4)], []
     for number, name in enumerate(names):
         one = mask if number < a + b else "0xFFFFFFFF" if ".s32" in form else "0x43FFFFFF"
-        lines.append(f"mad.lo.u32 %r8, %r4, 0x9E3779B1, {number * 0x85EBCA6B & 0x7FFFFFFF}; shr.u32 %r9, %r8, 15;")
+        lines.append(
+            f"mad.lo.u32 %r8, %r4, 0x9E3779B1, {number * 0x85EBCA6B & 0x7FFFFFFF}; shr.u32 %r9, %r8, 15;"
+        )
         lines.append(f"xor.b32 %r8, %r8, %r9; mul.lo.u32 %r8, %r8, 0x2C1B3C6D; and.b32 {name}, %r8, {one};")
     x, y, z = ("{" + ", ".join(part) + "}" for part in (names[:a], names[a : a + b], names[a + b :]))
     stores = [f"mad.wide.u32 %d5, %r4, 16, %d1; st.global.v4.u32 [%d5], {z};"]
