@@ -80,7 +80,9 @@ def _expected_ns(decoded: Decoded, lanes: int, batches: int) -> float:
             if after <= number:
                 for inside in range(after, number + 1):
                     deep[inside] += 1
-    steps: int = sum(block.length * TURNS ** min(depth, MOST_LOOPS) for block, depth in zip(decoded.blocks, deep))
+    steps: int = sum(
+        block.length * TURNS ** min(depth, MOST_LOOPS) for block, depth in zip(decoded.blocks, deep)
+    )
     return steps * (STEP_NS + LANE_NS * lanes) * batches
 
 
@@ -101,6 +103,7 @@ def code_of(decoded: Decoded, key: Key, expected_ns: float, is_eager: bool) -> t
         decoded.asked.add(key)
         kept = native_kept.load(decoded, key)
         if kept is not None:
+            _say(decoded, "taken from disk", len(kept.facts.entries), kept.facts.why_not)
             decoded.native[key] = kept
             return True, kept
     if spent < BEGIN_NS + COMPILE_NS * len(decoded.function.body) and not is_eager:
@@ -109,16 +112,25 @@ def code_of(decoded: Decoded, key: Key, expected_ns: float, is_eager: bool) -> t
     return True, made
 
 
+def _say(decoded: Decoded, what: str, entries: int, why_not: dict[str, str]) -> None:
+    """HCQ_DEBUG=code: what is left to the interpreter."""
+    if "code" not in config.current().debug:
+        return
+    names = ", ".join(f"{name} ({why})" for name, why in sorted(why_not.items())) or "none"
+    body = decoded.function.body
+    left = sum(".".join((one.opcode, *one.modifiers)) in why_not for one in body)
+    sys.stderr.write(
+        f"hcq: {decoded.function.name} is {what}: {entries} entries; interpreted are {left} of {len(body)} "
+        f"instructions: {names}\n"
+    )
+
+
 def _compile(decoded: Decoded, key: Key) -> Compiled | None:
     """Machine code for a function; None where none of it can be compiled."""
     from hcq.emu.nv.shader.native_text import Translator
 
     text = Translator(decoded, key[0], key[1:]).translate()
-    if "code" in config.current().debug:
-        names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
-        sys.stderr.write(
-            f"hcq: {decoded.function.name} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
-        )
+    _say(decoded, "compiled", len(text.entries), text.why_not)
     if not text.entries:
         return None
     native_library.need(text.libraries)

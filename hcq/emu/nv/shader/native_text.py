@@ -168,7 +168,7 @@ class Translator:
         assert block.source is not None
         if block.retry is not None or block.needs_warpgroup or block.waits:
             for instruction in block.source.body:
-                self.text.why_not[instruction.opcode] = "loops that retry, warpgroups, waits"
+                self.text.why_not[_name(instruction)] = "loops that retry, warpgroups, waits"
             return [False] * len(block.steps)
         return [self._is_traced(block, number) for number in range(len(block.steps))]
 
@@ -179,7 +179,7 @@ class Translator:
         try:
             self._trace(block, number)
         except FAILURES as problem:
-            self.text.why_not[".".join((instruction.opcode, *instruction.modifiers))] = str(problem)
+            self.text.why_not[_name(instruction)] = str(problem)
             return False
         return True
 
@@ -438,3 +438,7 @@ class Translator:
                 "  br label %meet",
             ]
         return lines
+
+
+def _name(instruction: Instruction) -> str:
+    return ".".join((instruction.opcode, *instruction.modifiers))
