@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.emu.compiled import accesses
 from hcq.emu.compiled.writer import declarations
-from hcq.emu.nv.shader import native_library
+from hcq.emu.nv.shader import native_library, native_warps
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES
 
@@ -72,6 +72,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
     helpers = "\n".join(text.helpers).splitlines()
     own = [*HELPERS.splitlines(), *helpers]
     declared = {line for line in own if line.startswith("declare")} | declarations([*body, *helpers])
+    declared |= {line for line in native_warps.DECLARED if line.partition("@")[2].partition("(")[0] in whole}
     declared |= set(native_library.declarations(text.libraries))
     defined = [line for line in own if not line.startswith("declare")]
     kind = f"<{WARP} x i32>"

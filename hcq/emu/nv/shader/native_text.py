@@ -24,7 +24,7 @@ import numpy as np
 
 from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
-from hcq.emu.nv.shader import native_atomics, native_frame, native_memory, native_products
+from hcq.emu.nv.shader import native_atomics, native_frame, native_memory, native_products, native_warps
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
@@ -47,6 +47,7 @@ MEMORY: dict[str, Callable[[Code, Access], str | None]] = {
     "red": native_atomics.atomic,
     "mma": native_products.mma,
     "ldmatrix": native_products.ldmatrix,
+    "redux": native_warps.redux,
 }
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)

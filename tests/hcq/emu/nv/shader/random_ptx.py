@@ -147,6 +147,13 @@ def _forms() -> list[Form]:
     of("setp.lt.f16", "p", "hh")
     of("vote.sync.ballot.b32", "r", "p", ", 0xFFFFFFFF")
     of("vote.sync.any.pred vote.sync.all.pred vote.sync.uni.pred", "p", "p", ", 0xFFFFFFFF")
+    of(
+        "redux.sync.add.u32 redux.sync.min.u32 redux.sync.max.s32 redux.sync.min.s32",
+        "r",
+        "r",
+        ", 0xFFFFFFFF",
+    )
+    of("redux.sync.and.b32 redux.sync.or.b32 redux.sync.xor.b32", "r", "r", ", 0xFFFFFFFF")
     of("shfl.sync.idx.b32 shfl.sync.bfly.b32", "r", "rr", ", 0x1F, 0xFFFFFFFF")
     of("shfl.sync.up.b32", "r", "rr", ", 0, 0xFFFFFFFF")
     of("shfl.sync.down.b32", "r", "rr", ", 0x81F, 0xFFFFFFFF")
