@@ -32,6 +32,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
     "HCQ_EMU_COMPILED": "1: emulated GPUs of AMD and NVIDIA run hot kernels as machine code (default); always; 0: none",
+    "HCQ_EMU_THREADS": "threads that workgroups of a launch on an emulated GPU are spread over (default: our cores)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
     " %r in FILE is the rank, %p the process, %h the host",
@@ -74,6 +75,7 @@ class Config:
     device: str = "CPU"
     emulate: tuple[str, ...] = ()
     emu_compiled: str = ""
+    emu_threads: int = 1
     debug: frozenset[str] = frozenset()
     trace: str | None = None
     trace_data: bool = False
@@ -125,6 +127,7 @@ class Config:
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
             emulate=_words(environ, "HCQ_EMULATE"),
             emu_compiled=_word(environ, "HCQ_EMU_COMPILED", ("0", "1", "always")),
+            emu_threads=_number(environ, "HCQ_EMU_THREADS", cores(), 1, 1024),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),

@@ -44,7 +44,28 @@ def tables() -> str:
     ]
     lines += ["Targets, and the first version of PTX that has each: "]
     lines[-1] += ", ".join(f"`{name}` {one}.{other}" for name, (one, other) in FIRST_VERSIONS.items()) + "."
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *ways_of_examples()])
+
+
+def ways_of_examples() -> list[str]:
+    """Which of some hundred forms of instructions run as machine code, which are interpreted, which refused."""
+    from hcq.emu.nv.shader.ways import COMPILED, INTERPRETED, REFUSED, ways
+
+    found = ways()
+    lines = []
+    for way in (COMPILED, INTERPRETED, REFUSED):
+        names: dict[str, list[str]] = {}
+        for name in (name for name, its in found.items() if its == way):
+            opcode, _, rest = name.partition(".")
+            names.setdefault(opcode, []).append(rest)
+        listed = ", ".join(
+            f"`{opcode}` ({' '.join(forms)})".replace(" ()", "") for opcode, forms in sorted(names.items())
+        )
+        lines += [
+            f"{way.capitalize()} (of forms that were tried, {sum(map(len, names.values()))}): {listed}.",
+            "",
+        ]
+    return lines[:-1]
 
 
 def groups() -> list[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ Next     launch.py (the shader core), pm4_processor.py and aql_processor.py (who
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from hcq.amd.abi import aql, pm4, registers
@@ -51,6 +52,12 @@ class Dispatch:
     xcc_scratch_bytes: int = 0
 
 
+@functools.lru_cache(256)
+def _resources(rsrc1: int, rsrc2: int, tmpring: int) -> tuple[Rsrc1, Rsrc2, TmpringSize]:
+    """Registers that most launches of a program have alike. Not to be changed."""
+    return Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2]), TmpringSize.decode([tmpring])
+
+
 def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
     """A launch from the registers as they are; a sentence when hardware would hang on it."""
     needed = (
@@ -77,9 +84,11 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
         if any(extent % width for extent, width in zip(grid, block)):
             return f"{grid} threads are not whole groups of {block}, and partial_tg_en is not set"
         grid = (grid[0] // block[0], grid[1] // block[1], grid[2] // block[2])
-    rsrc1 = Rsrc1.decode([at[Register.COMPUTE_PGM_RSRC1]])
-    rsrc2 = Rsrc2.decode([at[Register.COMPUTE_PGM_RSRC2]])
-    tmpring = TmpringSize.decode([at.get(Register.COMPUTE_TMPRING_SIZE, 0)])
+    rsrc1, rsrc2, tmpring = _resources(
+        at[Register.COMPUTE_PGM_RSRC1],
+        at[Register.COMPUTE_PGM_RSRC2],
+        at.get(Register.COMPUTE_TMPRING_SIZE, 0),
+    )
     base = (
         at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO, 0)
         | at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO + 1, 0) << 32

@@ -38,6 +38,13 @@ def tools() -> Any:
     return llvm
 
 
+@functools.cache
+def host() -> str:
+    """What machine code is made by and for."""
+    llvm = tools()
+    return f"{(llvm.llvm_version_info, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())}"
+
+
 def _new_machine() -> Any:
     llvm = tools()
     features = llvm.get_host_cpu_features().flatten()
@@ -68,27 +75,68 @@ def _passes() -> tuple[Any, Any]:
     return passes, builder
 
 
+def _key(text: str) -> str:
+    return f"{host()} {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _object(text: str) -> bytes:
+    """Machine code of a module, from disk or from LLVM."""
+    cache, key = DiskCache(), _key(text)
+    code = cache.get(KIND, key)
+    if code is None:
+        llvm = tools()
+        module = llvm.parse_assembly(text, llvm.create_context())
+        module.verify()
+        passes, builder = _passes()
+        passes.run(module, builder)
+        code = bytes(_machine().emit_object(module))
+        cache.put(KIND, key, code)
+    return code
+
+
+def _linked(code: bytes) -> Any:
+    """An engine that has the code in memory; it takes a target machine for itself."""
+    llvm = tools()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+_libraries: dict[str, Any] = {}  # by their text: engines
+
+
+def need(text: str, names: tuple[str, ...]) -> None:
+    """Modules may declare functions from now on: these, of the module with this text, which nobody else has."""
+    if text in _libraries:
+        return
+    engine = _libraries[text] = _linked(_object(text))
+    for name in names:
+        tools().add_symbol(name, engine.get_function_address(name))
+
+
 class Assembled:
-    """A module in memory. `run` takes one address, and returns nothing of use."""
+    """A module in memory. `run` takes one address, and returns nothing of use; `key` is what its code is kept by."""
 
     def __init__(self, text: str) -> None:
-        llvm = tools()
-        made = (llvm.llvm_version_info, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-        key = f"{made} {hashlib.sha256(text.encode()).hexdigest()}"
-        cache = DiskCache()
-        code = cache.get(KIND, key)
+        self.key = _key(text)
+        self._load(_object(text))
+
+    @classmethod
+    def kept(cls, key: str) -> Assembled | None:
+        """What is kept by a key; None where nothing is. Its text is not needed."""
+        code = DiskCache().get(KIND, key)
         if code is None:
-            module = llvm.parse_assembly(text, llvm.create_context())
-            module.verify()
-            passes, builder = _passes()
-            passes.run(module, builder)
-            code = _machine().emit_object(module)
-            cache.put(KIND, key, code)
-        # an engine takes a target machine for itself
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        self._run = native.function(self._engine.get_function_address("run"), "int(*)(void *)")
+            return None
+        found = cls.__new__(cls)
+        found.key = key
+        found._load(code)
+        return found
+
+    def _load(self, code: bytes) -> None:
+        self._engine = _linked(code)
+        self.address = self._engine.get_function_address("run")
+        self._run = native.function(self.address, "int(*)(void *)")
 
     def run(self, table: int) -> None:
         """Call it."""

@@ -107,6 +107,8 @@ class Parts(NDArrayOperatorsMixin):
     __bool__ = __int__ = __index__ = __float__ = __len__ = __iter__ = __array__ = _refuse
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if all(type(one) is Parts for one in options.get("out", ())):  # a new value in place of an old one
+            options.pop("out", None)
         if method != "__call__" or set(options) - {"dtype"}:
             raise NotTraced(f"{function.__name__}.{method}")
         return _by_column(lambda *one: function(*one, **options), inputs)

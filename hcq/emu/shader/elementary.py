@@ -1,9 +1,10 @@
-"""Elementary functions of float64: exp2, log2, sine and cosine of revolutions, from sums, products and bits alone.
+"""Elementary functions of float64: exp2, log2, tanh, sine and cosine, from sums, products and bits alone.
 
 In       arrays of float64, or symbols that stand for such
 Out      float64; off by less than 2**-45 of the result, which then is rounded to float32 or float16
 Changes  nothing
-Next     hcq/emu/amd/shader/float_ops.py (who calls), hcq/emu/compiled/symbols.py (symbols)
+Next     hcq/emu/amd/shader/float_ops.py and hcq/emu/nv/shader/float_ops.py (who calls),
+         hcq/emu/compiled/symbols.py (symbols)
 Source   polynomials through Chebyshev's points, computed with 60 digits
 
 Each step is an operation of IEEE 754, so that NumPy and compiled code leave the same bits, on every machine.
@@ -55,6 +56,19 @@ SINE = (
     -0.6925067010720717,
 )
 
+# 1 / (2 * pi) in pieces of 24 bits, so that a float32 times one of them is exact
+TURN = (
+    0.15915489196777344,
+    5.1124118272127816e-08,
+    3.6261404238991345e-15,
+    6.4341065578571475e-22,
+    6.177844603062932e-30,
+    2.5867171471830844e-36,
+    2.8971775188927247e-44,
+    8.194643032471305e-51,
+)
+TWICE_LOG2_E = 2.8853900817779268
+
 
 def polynomial(x: Array, factors: tuple[float, ...]) -> Array:
     """The sum of factors times powers of x."""
@@ -102,6 +116,35 @@ def sine_of_turns(x: Array) -> Array:
 def cosine_of_turns(x: Array) -> Array:
     """The cosine of so many revolutions; quarters are exact."""
     return _sine(0.25 - np.abs(x - np.rint(x)))
+
+
+def turns(x: Array) -> Array:
+    """Revolutions of so many radians, whole ones left out; x is a float32's number."""
+    total = None
+    for piece in TURN:
+        part = x * piece
+        part = part - np.rint(part)
+        total = part if total is None else total + part
+    return total
+
+
+def sine(x: Array) -> Array:
+    """The sine of so many radians, of a float32's number; of zeros they themselves."""
+    return np.where(x == 0.0, x, sine_of_turns(turns(x)))
+
+
+def cosine(x: Array) -> Array:
+    """The cosine of so many radians, of a float32's number."""
+    return cosine_of_turns(turns(x))
+
+
+def tanh(x: Array) -> Array:
+    """The hyperbolic tangent."""
+    size = np.abs(x)
+    power = exp2(size * -TWICE_LOG2_E)
+    square = size * size
+    near_zero = size - size * square * ((1.0 / 3.0) - square * (2.0 / 15.0))
+    return np.copysign(np.where(size < 2.0**-8, near_zero, (1.0 - power) / (1.0 + power)), x)
 
 
 def _sine(y: Array) -> Array:

@@ -289,11 +289,27 @@ class Machine:
         elif self.now % 256 == 0 or length > LONG_BLOCK:
             why = limits.stop()
         if why is not None:
-            raise OutOfBudget(
-                b.pc,
-                f"{why} and {b.waves} waves still run, at {self.program.text(b.pc)!r} "
-                f"({b.lane_names(0, 0)}). Look for a loop that does not end.",
-            )
+            raise self._over(b, why)
+
+    def _over(self, b: Batch, why: str) -> OutOfBudget:
+        return OutOfBudget(
+            b.pc,
+            f"{why} and {b.waves} waves still run, at {self.program.text(b.pc)!r} "
+            f"({b.lane_names(0, 0)}). Look for a loop that does not end.",
+        )
+
+    def look(self) -> None:
+        """Between two pieces of a launch: who asks where waves are is told. Raises OutOfBudget when it is over."""
+        limits = self.limits
+        if limits.running is not None and limits.running.is_asked:
+            limits.running.answer(waves_of(self))
+        why = limits.stop()
+        if self.report.instructions > limits.budget:
+            why = f"the budget of {limits.budget} instructions is spent"
+        if why is not None and self.ready:
+            self.fault = self._over(self.ready[0], why)
+            self.fault.waves = waves_of(self)
+            raise self.fault
 
     def release(self) -> list[Batch]:
         """The waves whose workgroups have all been at the barrier since they came."""

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hcq import config
+from hcq.emu.amd.shader import kept_programs
+from hcq.emu.amd.shader.kept_programs import Compiled, Text
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.waves import Batch, by_wave
@@ -26,50 +28,93 @@ from hcq.emu.compiled import accesses, assemble
 from hcq.system import native
 
 if TYPE_CHECKING:
-    from hcq.emu.amd.shader.native_text import Text
     from hcq.emu.amd.shader.program import Program
 
 COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
 BEGIN_NS = 30_000_000  # and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
+MOST_TABULATED = 4  # memories whose ranges are at hand
 MOST_KEPT = 512  # programs, wherever they lie, of which the machine code is kept in this process
 WHOLE = 0xFFFFFFFFFFFFFFFF
 FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
 
 
-@dataclass
-class Compiled:
-    """A program's machine code."""
-
-    text: Text
-    code: assemble.Assembled
-
-
 _made: dict[str, Compiled | None] = {}  # the one that was made longest ago stands first
+
+
+def is_possible(program: Program, memory: Any, scalar_memory: Any) -> bool:
+    """Whether a program may run as machine code."""
+    if config.current().emu_compiled == "0" or program.additions:
+        return False
+    return isinstance(memory, AddressSpace) and scalar_memory is memory and assemble.is_installed()
 
 
 def native_of(program: Program, residents: Residents) -> Native | None:
     """What runs waves of a program as machine code; None where they are interpreted."""
-    way, memory = config.current().emu_compiled, residents.memory
     is_looked_at = residents.races is not None or residents.tally is not None
-    if way == "0" or program.additions or is_looked_at:
+    if is_looked_at or not is_possible(program, residents.memory, residents.scalar_memory):
         return None
-    if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory:
+    assert isinstance(residents.memory, AddressSpace)
+    return Native(program, residents, residents.memory)
+
+
+def ready(program: Program, mode: int, registers: int, is_eager: bool = False) -> Compiled | None:
+    """Machine code for a program, where there is some, or where it is time to make some."""
+    key = mode, registers
+    if key in program.native:
+        found: Compiled | None = program.native[key]
+        return found
+    is_eager = is_eager or config.current().emu_compiled == "always"
+    is_time = is_eager or program.spent_ns >= BEGIN_NS + COMPILE_NS * len(program.instructions)
+    if not is_time and key in program.looked:
         return None
-    if not assemble.is_installed():
-        return None
-    return Native(program, residents, memory, is_eager=way == "always")
+    program.looked.add(key)
+    made = compile_program(program, mode, registers, only_kept=not is_time)
+    if made is not None or is_time:
+        program.native[key] = made
+    return made
+
+
+@dataclass
+class Tabulated:
+    """What is mapped where, as compiled code looks it up."""
+
+    index: Any
+    rows: Any
+    held: Any
+
+    @property
+    def address(self) -> int:
+        """Of the table."""
+        return int(self.rows.ctypes.data)
+
+
+_tabulated: list[Tabulated] = []  # the last ones
+
+
+def ranges_of(memory: AddressSpace) -> Tabulated:
+    """The ranges of a memory as they are now."""
+    index = memory.index
+    for one in _tabulated:
+        if one.index is index:
+            return one
+    known = [one for one in index[1] if type(one) in (Range, SharedRange)]
+    rows = [(one.start, len(one.data), one.data.ctypes.data - one.start, one.writable) for one in known]
+    wrapped = [[number & 2**64 - 1 for number in row] for row in rows]
+    made = Tabulated(index, np.array(wrapped, np.uint64).reshape(-1, 4), known)
+    _tabulated[:] = [made, *_tabulated[: MOST_TABULATED - 1]]
+    return made
 
 
 class Native:
     """The machine code of a program, for the waves that are resident together."""
 
-    def __init__(self, program: Program, residents: Residents, memory: AddressSpace, is_eager: bool) -> None:
+    def __init__(
+        self, program: Program, residents: Residents, memory: AddressSpace, is_eager: bool = False
+    ) -> None:
         self.program, self.residents, self.memory, self.is_eager = program, residents, memory, is_eager
         self.troubles: set[int] = set()
-        self.index: Any = None
-        self.ranges: Any = None
-        self.held: Any = None
+        self.ranges: Tabulated | None = None
         self.sites: dict[int, Any] = {}  # by MODE
         self.lds = residents.lds.data.ctypes.data + residents.group_of.astype(np.int64) * residents.lds_stride
         own = residents.scratch_size * residents.wave_size  # of each wave
@@ -86,7 +131,7 @@ class Native:
         budget   instructions that its waves may still run, all together
         Returns the batches that can go on, and how many instructions were run.
         """
-        compiled = self._compiled(b)
+        compiled = ready(self.program, b.mode, len(b.u32), self.is_eager)
         begin = self.program.entry
         entry = None if compiled is None else compiled.text.entries.get((b.pc - begin) & WHOLE)
         if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
@@ -104,17 +149,6 @@ class Native:
         compiled = self.program.native.get((mode, registers))
         return set() if compiled is None else set(compiled.text.why_not)
 
-    def _compiled(self, b: Batch) -> Compiled | None:
-        program = self.program
-        key = b.mode, len(b.u32)
-        if key in program.native:
-            found: Compiled | None = program.native[key]
-            return found
-        if not self.is_eager and program.spent_ns < BEGIN_NS + COMPILE_NS * len(program.instructions):
-            return None
-        made = program.native[key] = compile_program(program, b.mode, len(b.u32))
-        return made
-
     def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
         text = compiled.text
         if not b.is_by_wave or not b.u32.flags.writeable:
@@ -126,7 +160,7 @@ class Native:
         conditions = np.array(b.scc, np.bool_)
         exits = np.zeros(b.waves, np.int32)
         shared, scratch = self.lds[b.ids], self.scratch[b.ids]
-        self._look_at_memory(text, b.mode)
+        ranges = self._look_at_memory(text, b.mode)
         table = np.zeros(accesses.TABLE_WORDS, np.int64)
         table[accesses.WAVES] = b.waves
         table[accesses.VECTORS] = vectors.ctypes.data
@@ -140,7 +174,7 @@ class Native:
         table[accesses.ENTRIES], table[accesses.FUELS] = entries.ctypes.data, fuels.ctypes.data
         table[accesses.GROUPS], table[accesses.GROUP_COUNT] = groups.ctypes.data, len(groups) - 1
         table[accesses.MEETS] = meets
-        table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = ranges.address, len(ranges.rows)
         table[accesses.SITES] = self.sites[b.mode].ctypes.data
         table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
         table[accesses.SCRATCH], table[accesses.SCRATCH_BYTES] = (
@@ -173,36 +207,37 @@ class Native:
         is_whole = (np.diff(starts) == residents.alive[here]).all() and not residents.arrived[here].any()
         return (starts, True) if is_whole else (whole, False)
 
-    def _look_at_memory(self, text: Text, mode: int) -> None:
-        """What is mapped where, as a table; stores of the interpreter come before those of compiled code."""
+    def _look_at_memory(self, text: Text, mode: int) -> Tabulated:
+        """What is mapped where; stores of the interpreter come before those of compiled code."""
         self.memory.settle()
-        index = self.memory.index
-        if index is not self.index:
-            self._tabulate(index)
+        found = ranges_of(self.memory)
+        if found is not self.ranges:
+            self.ranges = found
             self.sites.clear()
         if mode not in self.sites:
             self.sites[mode] = np.zeros((max(1, text.sites), accesses.SITE_WORDS), np.int64)
-
-    def _tabulate(self, index: Any) -> None:
-        known = [one for one in index[1] if type(one) in (Range, SharedRange)]
-        rows = [(one.start, len(one.data), one.data.ctypes.data - one.start, one.writable) for one in known]
-        wrapped = [[number & 2**64 - 1 for number in row] for row in rows]
-        self.ranges = np.array(wrapped, np.uint64).reshape(-1, 4)
-        self.index, self.held = index, known
+        return found
 
 
-def compile_program(program: Program, mode: int, registers: int) -> Compiled | None:
-    """Machine code for a program; None where none of it can be compiled."""
-    from hcq.emu.amd.shader.native_text import Translator
-
+def compile_program(
+    program: Program, mode: int, registers: int, *, only_kept: bool = False
+) -> Compiled | None:
+    """Machine code for a program; None where none of it can be compiled. only_kept: nor where none was made before."""
     if any(one.name.startswith("s_set_gpr_idx") for one in program.instructions.values()):
         return None  # what such an instruction turns on changes the meaning of those behind it
     key = _identity(program, mode, registers)
     if key in _made:
         made = _made[key]
     else:
-        text = Translator(program, mode, registers).translate()
-        made = Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+        made = kept_programs.read(key)
+        if made is None:
+            if only_kept:
+                return None
+            from hcq.emu.amd.shader.native_text import Translator
+
+            text = Translator(program, mode, registers).translate()
+            made = Compiled(text, assemble.Assembled(text.ir)) if text.entries else None
+            kept_programs.write(key, made)
         _made[key] = made
         while len(_made) > MOST_KEPT:
             del _made[next(iter(_made))]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from hcq.emu.amd.shader.control import BRANCHES, branch_target, compile_ending, condition, direct_targets
 from hcq.emu.amd.shader.errors import ShaderFault
 from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.kept_programs import Text
 from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.emu.amd.shader.matrix_ops import Product
 from hcq.emu.amd.shader.native_matrix import KEPT, MatrixText
@@ -38,22 +38,6 @@ from hcq.errors import UsageError
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 CLOCKS = {"s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, ShaderFault, UsageError)
-
-
-@dataclass
-class Text:
-    """What is there of a program. why_not: of instructions that are left to the interpreter.
-
-    Addresses are counted from the program's entry on: the same code elsewhere has the same text.
-    """
-
-    ir: str = ""
-    entries: dict[int, int] = field(default_factory=dict)  # by address: the number of an entry
-    exits: list[int] = field(default_factory=list)  # the address that a way out leads to
-    troubles: set[int] = field(default_factory=set)  # of these: where an access may find no memory
-    sites: int = 0
-    has_barriers: bool = False  # that compiled code goes on behind
-    why_not: dict[str, str] = field(default_factory=dict)
 
 
 class Translator:
@@ -350,8 +334,8 @@ class Translator:
                 "  %entryat = getelementptr i64, ptr %fentries, i64 %number",
                 "  %entry = load i64, ptr %entryat",
                 f"  switch i64 %entry, label %nowhere [ {cases} ]",
-                "nowhere:",
-                "  unreachable",
+                "nowhere:",  # a wave that has ended, or waits
+                "  br label %out",
                 *blocks,
                 "out:",
                 *MEETING,

@@ -103,6 +103,11 @@ class Program:
         self.copies: list[tuple[int, bytes]] = []
         self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
         self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: its machine code
+        self.looked: set[tuple[int, int]] = set()  # for which of these it was looked on disk
+        self.shapes: dict[
+            Any, Any
+        ] = {}  # how its workgroups begin as machine code, by what launches have in common
+        self.left = 0  # workgroups that came to what only the interpreter does
         self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
 

@@ -21,6 +21,7 @@ from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.amd.shader.native_launch import whole_groups
 from hcq.emu.amd.shader.program import Addition, Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
@@ -118,9 +119,20 @@ def run_dispatch(
     )
     total = min(work.groups, sample or work.groups)
     at_once = groups_at_once(launch, work, is_cooperative, checks)
+    whole = None
+    if schedule is None and tally is None and checks is None and not is_cooperative and not sample:
+        scalar, own = core.scalar or core.memory, core.isa.scratch_in_memory
+        whole = whole_groups(program, launch, work, memory, scalar, own, core.sync, strays)
+    begin = 0
     # floats overflow and divide by zero here as they do on the hardware: silently
     with np.errstate(all="ignore"):
-        for first in range(0, total, at_once):
+        if whole is not None:
+            for machine in whole.run(report, limits, at_once, begins):
+                if begins is not None:
+                    begins(machine)
+                machine.go()
+            begin = whole.first
+        for first in range(begin, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
             residents = Residents(
                 launch,

@@ -44,6 +44,12 @@ def user_sgprs(descriptor: KernelDescriptor, values: Mapping[str, Sequence[int]]
     return found
 
 
+@functools.lru_cache(256)
+def _resources(rsrc1: int, rsrc2: int) -> tuple[Rsrc1, Rsrc2]:
+    """Registers that most launches of a program have alike. Not to be changed."""
+    return Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2])
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel start. `user_sgprs` are the words of s0, s1, ...; workgroup ids follow at `user_sgpr_count`."""
@@ -80,7 +86,7 @@ class Launch:
         scratch_waves: int = 0,
     ) -> Launch:
         """From what a PM4 queue holds."""
-        one, two = Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2])
+        one, two = _resources(rsrc1, rsrc2)
         wave_size = 32 if wave32 else 64
         is_gfx12 = arch.startswith("gfx12")  # there RSRC1 has other flags in the places of these two
         flags = DX10_CLAMP if is_gfx12 else one.dx10_clamp << 8 | one.ieee_mode << 9

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.shader import clusters
+from hcq.emu.nv.shader import clusters, lane_numbers
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.grids import coordinates
@@ -36,8 +36,7 @@ from hcq.emu.shader.races import Races
 from hcq.emu.shader.traffic import Tally
 from hcq.events.waves import Running
 
-WARP = 32
-WARPGROUP = 128
+WARP, WARPGROUP = lane_numbers.WARP, lane_numbers.WARPGROUP
 MAX_LOCAL_BYTES = 1 << 19
 RESERVED_SHARED_BYTES = 0x400  # of a block, for the system
 
@@ -95,7 +94,7 @@ class Batch:
         stride = -(-launch.shared_bytes // 16) * 16 + launch.reserved_shared_bytes
         self.shared_bytes = stride if launch.reserved_shared_bytes else launch.shared_bytes
         self.shared = np.zeros(stride * len(blocks), np.uint8)
-        self.shared_start = self.block_of_lane * stride
+        self.shared_start = self.numbers.starts(stride)
         self.clusters = clusters.of_batch(self, stride)  # None where each is one block
         # of generic addresses of shared memory
         self.shared_window_bytes = (1 << clusters.RANK_SHIFT) * (
@@ -119,22 +118,13 @@ class Batch:
 
     def _number_lanes(self, blocks: Lanes) -> None:
         x, y, z = self.launch.block
-        threads = x * y * z
-        width = -(-threads // WARP) * WARP if self.launch.uses_warps else threads
-        count = self.count = width * len(blocks)
-        self.threads_per_block = threads
-        self.every_lane = np.arange(count)
-        self.block_of_lane = self.every_lane // width
-        self.thread_of_lane = self.every_lane % width
-        self.blocks = blocks
-        self.all_lanes = np.ones(count, bool)
+        numbers = self.numbers = lane_numbers.of_form(x * y * z, len(blocks), self.launch.uses_warps)
+        self.count, self.threads_per_block, self.blocks = numbers.count, x * y * z, blocks
+        self.every_lane, self.all_lanes = numbers.every_lane, numbers.all_lanes
+        self.block_of_lane, self.thread_of_lane = numbers.block_of_lane, numbers.thread_of_lane
         if self.launch.uses_warps:
-            self.lane_in_warp = self.every_lane % WARP
-            self.warp_start = self.every_lane - self.lane_in_warp
-            self.full_warps = np.full(count, 0xFFFFFFFF, np.uint32)
-            self.warpgroup_of_lane = (
-                self.block_of_lane * -(-width // WARPGROUP) + self.thread_of_lane // WARPGROUP
-            )
+            self.lane_in_warp, self.warp_start = numbers.lane_in_warp, numbers.warp_start
+            self.full_warps, self.warpgroup_of_lane = numbers.full_warps, numbers.warpgroup_of_lane
 
     def only(self, lanes: Lanes) -> Batch:
         """The same blocks with only these lanes, numbered anew; memory is the same. For steps without warps."""
@@ -187,13 +177,16 @@ class Batch:
     def _compute_special(self, name: str) -> Lanes:
         register, _, axis = name.partition(".")
         which = "xyz".find(axis) if axis else 0
-        launch, lane = self.launch, self.thread_of_lane % WARP
+        launch = self.launch
         if register in ("ctaid", "clusterid"):
-            block = coordinates(self.blocks, launch.grid)[which][self.block_of_lane]
-            return _shared(block if register == "ctaid" else block // launch.cluster[which])
+            of_blocks = _shared(coordinates(self.blocks, launch.grid)[which])
+            if register == "clusterid":
+                of_blocks = of_blocks // launch.cluster[which]
+            return of_blocks if len(of_blocks) == 1 else np.repeat(of_blocks, self.numbers.width)
         if register == "tid":
             thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
             return _shared(coordinates(thread, launch.block)[which])
+        lane = self.thread_of_lane % WARP
         size = prod(launch.cluster)
         rank = self.block_of_lane % size
         reserved = self.shared_bytes - launch.reserved_shared_bytes + (rank << clusters.RANK_SHIFT)

@@ -94,6 +94,7 @@ class Decoded:
     slots       of registers, by name, and of constants
     lowering    what it was decoded with, where it may be compiled
     native      its machine code, by what that depends on; None where there can be none
+    asked       for what code the disk was asked
     spent_ns    what its blocks have taken the interpreter, by estimate
     """
 
@@ -107,6 +108,7 @@ class Decoded:
     slots: dict[Any, int] = field(default_factory=dict)
     lowering: Lowering | None = None
     native: dict[Any, Any] = field(default_factory=dict)
+    asked: set[Any] = field(default_factory=set)
     spent_ns: float = 0.0
 
 
@@ -123,6 +125,7 @@ class Lowering:
         # of each block, and which loads are one of machine code, once somebody counts
         self.chains: list[Any] | None = None
         self.merged: dict[int, int] | None = None
+        self.accumulators: dict[Any, Any] = {}  # of matrix products of warpgroups, by their registers
         self.of_products: set[str] | None = None  # registers of matrix products, once somebody has asked
         self._slots = self.decoded.slots
         for name, type_ in function.registers.items():

@@ -18,6 +18,7 @@ import numpy as np
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Rules, Step
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader import elementary
 from hcq.emu.shader.exact_floats import fma64, round_to_odd, two_sum
 
 RULES = Rules()
@@ -223,21 +224,21 @@ def rsqrt(code: Code) -> Step:
 
 
 APPROXIMATE: dict[str, Compute] = {
-    "sin": np.sin,
-    "cos": np.cos,
-    "lg2": np.log2,
-    "ex2": np.exp2,
-    "tanh": np.tanh,
+    "sin": elementary.sine,
+    "cos": elementary.cosine,
+    "lg2": elementary.log2,
+    "ex2": elementary.exp2,
+    "tanh": elementary.tanh,
 }
 
 
 @RULES.on(*APPROXIMATE)
 def approximate(code: Code) -> Step:
-    """`sin`, `cos`, `lg2`, `ex2`, `tanh`: of NumPy's accuracy, not the hardware's."""
+    """`sin`, `cos`, `lg2`, `ex2`, `tanh`: computed in float64 and rounded once, not of the hardware's accuracy."""
     code.take("approx")
-    return float_step(
-        code, code.type("f32", "f16", "bf16", "f16x2", "bf16x2"), APPROXIMATE[code.instruction.opcode], 1
-    )
+    type_ = code.type("f32", "f16", "bf16", "f16x2", "bf16x2")
+    function = APPROXIMATE[code.instruction.opcode]
+    return float_step(code, type_, lambda a: function(a.astype(np.float64)).astype(a.dtype), 1)
 
 
 def lesser(a: Lanes, b: Lanes) -> Lanes:

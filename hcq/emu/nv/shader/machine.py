@@ -56,7 +56,7 @@ class Machine:
         self.kernel_name = batch.launch.kernel_name
         self.step_limit = batch.launch.step_limit
         self.check_at = min(self.step_limit, batch.steps + CHECK_STEPS)
-        self.live = batch.thread_of_lane < batch.threads_per_block
+        self.live = batch.numbers.live.copy()
         self.live_count = batch.threads_per_block * len(batch.blocks)
         self.live_per_block = np.full(len(batch.blocks), batch.threads_per_block)
         self.runnable: list[Path] = []

@@ -7,9 +7,10 @@ Next     warp_ops.py
 Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
 
 A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
-(32 threads, elements), so that a fragment becomes a matrix by one scatter, and the product one NumPy matmul in double
-precision, rounded once. A GPU rounds in between, in ways it does not document; its results differ in the last places.
-Products of doubles are fused multiply-adds, as documented, from the first column of A to the last: that is a guess.
+(32 threads, elements), so that a fragment becomes a matrix by one scatter. Products are summed in double precision in
+the order of k, C is added, and the sum rounded once. A GPU rounds in between, in ways it does not document; its
+results differ in the last places. Products of doubles are fused multiply-adds, as documented, from the first column of
+A to the last: that is a guess.
 """
 
 from __future__ import annotations
@@ -143,6 +144,41 @@ def from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
     return lambda x: x.astype(np.int64).astype(np.uint32)
 
 
+class Form(NamedTuple):
+    """Which product an `mma` is: its sizes, the types of A, B, C and D, and how they become D."""
+
+    sizes: tuple[int, int, int]
+    kinds: tuple[str, str]
+    c_type: Type
+    d_type: Type
+    saturates: bool
+    combine: Combine
+
+
+def form_of(code: Code) -> Form:
+    """The words of an `mma` of dense matrices. Raises PtxError."""
+    shape = code.take(*SHAPES)
+    if not shape or not code.flag("row") or not code.flag("col"):
+        raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
+    saturates = code.flag("satfinite")
+    d_type = code.type("f16", "f32", "f64", "s32")
+    a_kind, b_kind = code.take(*INPUT_BITS), code.take(*INPUT_BITS)
+    c_type = code.type("f16", "f32", "f64", "s32")
+    bits = INPUT_BITS.get(a_kind, 0)
+    are_alike = INPUT_BITS.get(b_kind) == bits and (a_kind in MINIFLOATS) == (b_kind in MINIFLOATS)
+    if not bits or not are_alike or SHAPES[shape][2] not in DEPTHS[a_kind]:
+        raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
+    if shape == "m8n8k4" and a_kind != "f64":
+        raise code.refuse("m8n8k4 is supported for .f64 only")
+    combine: Combine = functools.partial(in_order, LEAST.get(a_kind, 0.0) * LEAST.get(b_kind, 0.0))
+    if d_type.name == "f64":
+        combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
+    elif a_kind == "b1":
+        combine = _bitwise(code)
+    code.expect(4)
+    return Form(SHAPES[shape], (a_kind, b_kind), c_type, d_type, saturates, combine)
+
+
 @RULES.on("mma")
 def mma(code: Code) -> Step:
     """D = A * B + C"""
@@ -154,34 +190,41 @@ def mma(code: Code) -> Step:
         if not code.take(*small_matrix_ops.KINDS):
             raise code.refuse(f".{kind}: the kinds are {', '.join(small_matrix_ops.KINDS)}")
         return small_matrix_ops.product(code, kind)
-    shape = code.take(*SHAPES)
-    if not shape or not code.flag("row") or not code.flag("col"):
-        raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
-    saturates = code.flag("satfinite")
-    d_type = code.type("f16", "f32", "f64", "s32")
-    kinds = a_kind, b_kind = code.take(*INPUT_BITS), code.take(*INPUT_BITS)
-    c_type = code.type("f16", "f32", "f64", "s32")
-    m, n, k = SHAPES[shape]
-    bits = INPUT_BITS.get(a_kind, 0)
-    are_alike = INPUT_BITS.get(b_kind) == bits and (a_kind in MINIFLOATS) == (b_kind in MINIFLOATS)
-    if not bits or not are_alike or k not in DEPTHS[a_kind]:
-        raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
-    if shape == "m8n8k4" and a_kind != "f64":
-        raise code.refuse("m8n8k4 is supported for .f64 only")
-    combine: Combine = times
-    if d_type.name == "f64":
-        combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
-    elif a_kind == "b1":
-        combine = _bitwise(code)
-    code.expect(4)
+    form = form_of(code)
+    (m, n, k), c_type, bits = form.sizes, form.c_type, INPUT_BITS[form.kinds[0]]
     c_place = c_fragment(m, n)
     places = a_fragment(m, k, bits), b_fragment(k, n, bits)
     parts = [
         _part(code, operand, kind, bits, place, sizes)
-        for operand, kind, place, sizes in zip(code.operands[1:], kinds, places, ((m, k), (k, n)))
+        for operand, kind, place, sizes in zip(code.operands[1:], form.kinds, places, ((m, k), (k, n)))
     ]
     parts.append(_part(code, code.operands[3], c_type.name, c_type.width, c_place, (m, n)))
-    return product(code, parts, d_type, c_place, saturates, combine)
+    return product(code, parts, form.d_type, c_place, form.saturates, form.combine)
+
+
+# numbers of these types are multiples of so much: sums of few such products are exact in any order
+LEAST = {
+    "f16": 2.0**-24, "e4m3": 2.0**-9, "e5m2": 2.0**-16, "s8": 1.0, "u8": 1.0, "s4": 1.0, "u4": 1.0, "b1": 1.0
+}  # fmt: skip
+
+
+def in_order(least: float, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
+    """A * B in doubles, product after product in the order of k, and then + C.
+
+    least  what all products are multiples of; 0 where nobody knows
+    """
+    depth = x.shape[2]
+    if least and x.size and y.size:
+        largest = max(x.max(), -x.min()) * max(y.max(), -y.min()) * depth
+        if largest <= least * 2.0**53:  # any order gives the same sums
+            total: Lanes = np.matmul(x, y)
+            total += z
+            return total
+    total = np.zeros((x.shape[0], x.shape[1], y.shape[2]))
+    for k in range(depth):
+        total += x[:, :, k, None] * y[:, None, k, :]
+    total += z
+    return total
 
 
 def times(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
@@ -292,7 +335,8 @@ def _register_count(bits: int, place: Fragment) -> int:
 # -- 8x8 matrices of halfwords between shared memory and registers
 
 
-def _moves(code: Code) -> tuple[int, bool]:
+def moves(code: Code) -> tuple[int, bool]:
+    """The words of `ldmatrix` and `stmatrix`: how many matrices, and whether they are transposed."""
     code.flag("sync"), code.flag("aligned")
     if not code.flag("m8n8"):
         raise code.refuse("only .m8n8 with .b16 is supported")
@@ -317,7 +361,7 @@ def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
     return group.mask[threads]
 
 
-def _shared_address(batch: Batch, at: Lanes) -> Lanes:
+def shared_address(batch: Batch, at: Lanes) -> Lanes:
     """Without .shared the address is generic."""
     return spaces.shared_address(batch, at)
 
@@ -325,14 +369,14 @@ def _shared_address(batch: Batch, at: Lanes) -> Lanes:
 @RULES.on("ldmatrix")
 def ldmatrix(code: Code) -> Step:
     """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
-    count, transposes = _moves(code)
+    count, transposes = moves(code)
     at_of = address_of(code, code.operands[1])
     writes = [code.writer(code.destination(target, B32)) for target in code.parts(code.operands[0], count)]
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
-        at = _shared_address(batch, at_of(registers))
+        at = shared_address(batch, at_of(registers))
         for number, write in enumerate(writes):
             threads, rows = _row_addresses(batch, at, number)
             live = _only_live(batch, group, threads)
@@ -353,14 +397,14 @@ def ldmatrix(code: Code) -> Step:
 @RULES.on("stmatrix")
 def stmatrix(code: Code) -> Step:
     """`stmatrix`: 8 x 8 matrices from the registers of a warp to shared memory."""
-    count, transposes = _moves(code)
+    count, transposes = moves(code)
     at_of = address_of(code, code.operands[0])
     slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
-        at = _shared_address(batch, at_of(registers))
+        at = shared_address(batch, at_of(registers))
         for number, slot in enumerate(slots):
             threads, rows = _row_addresses(batch, at, number)
             live = _only_live(batch, group, threads)

@@ -68,6 +68,24 @@ class AddressSpace(Ranges[Mapping], Memory):
     """A Memory made of mappings. is_plain: the host's memory behind a mapping is all there is to an access."""
 
     is_plain = True
+    _rows: tuple[Any, Lanes, list[Mapping]] | None = None
+
+    def rows(self) -> tuple[Lanes, list[Mapping]]:
+        """What is mapped where, as compiled code reads it: start, bytes, where the host's begin from there, writable.
+
+        Returns the same table for as long as nothing is mapped or unmapped, and the mappings, whose memory it names.
+        """
+        index = self.index
+        known = self._rows
+        if known is None or known[0] is not index:
+            mappings = [one for one in index[1] if type(one) is Mapping]
+            found = [
+                (one.start, len(one.host), one.host.ctypes.data - one.start, one.is_writable)
+                for one in mappings
+            ]
+            wrapped = [[int(number) & 2**64 - 1 for number in row] for row in found]
+            known = self._rows = index, np.array(wrapped, np.uint64).reshape(-1, 4), mappings
+        return known[1], known[2]
 
     def map(self, va: int, host: Any, is_writable: bool = True, name: str = "") -> Mapping:
         """Back [va, va + len(host)) with a buffer: a NumPy array, a memoryview over raw memory, a bytearray."""

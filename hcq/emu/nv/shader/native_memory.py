@@ -123,7 +123,8 @@ class Access:
 
     # -- addresses
 
-    def _leave_if(self, condition: str, stem: str) -> None:
+    def leave_if(self, condition: str, stem: str) -> None:
+        """Leave before the instruction where a condition holds."""
         w = self.w
         go = w.fresh(stem)[1:]
         w.lines += [f"br i1 {condition}, label %{self.leave()}, label %{go}", f"{go}:"]
@@ -180,7 +181,7 @@ class Access:
     def _own(self, at: str, limit: str, starts: str, size: int) -> Place:
         """Addresses in a stretch that each thread has for itself."""
         outside = self.w.say(f"xor <{WARP} x i1> {self._within(at, limit, size)}, splat (i1 true)", True)
-        self._leave_if(self._some(outside), "in")
+        self.leave_if(self._some(outside), "in")
         return Place(self._add(at, self._rows(starts)), "0", "-1", "0")
 
     def _site(self) -> str:
@@ -230,11 +231,11 @@ class Access:
         )
         self.w.lines.append(f"br i1 {found}, label %{self._again}, label %{self.leave()}")
 
-    def _check(self, ok: str, place: Place, size: int) -> None:
+    def check(self, ok: str, place: Place, size: int) -> None:
         """Go on where an access was made; else look for another range, or leave."""
         w = self.w
         if not place.site:
-            self._leave_if(w.say(f"xor i1 {ok}, true", False), "made")
+            self.leave_if(w.say(f"xor i1 {ok}, true", False), "made")
             return
         go = w.fresh("made")[1:]
         w.lines += [f"br i1 {ok}, label %{go}, label %{go}look", f"{go}look:"]
@@ -249,7 +250,7 @@ class Access:
         """So many numbers of each thread, side by side."""
         w, kind = self.w, result_of(bits, count)
         made = w.say(f"call {kind} @get{bits}x{count}({place.arguments}, i32 {self.on})", True)
-        self._check(w.say(f"extractvalue {kind} {made}, 0", False), place, bits // 8 * count)
+        self.check(w.say(f"extractvalue {kind} {made}, 0", False), place, bits // 8 * count)
         return [w.say(f"extractvalue {kind} {made}, {number + 1}", True) for number in range(count)]
 
     def keep(self, place: Place, values: list[Symbol]) -> None:
@@ -257,7 +258,7 @@ class Access:
         w, bits, count = self.w, 8 * values[0].itemsize, len(values)
         given = ", ".join(f"<{WARP} x i{bits}> {w.wide(value)}" for value in values)
         ok = w.say(f"call i1 @put{bits}x{count}({given}, {place.arguments}, i32 {self.on})", False)
-        self._check(ok, place, bits // 8 * count)
+        self.check(ok, place, bits // 8 * count)
 
     # -- parameters
 
@@ -274,7 +275,7 @@ class Access:
         beyond = w.say(f"icmp ugt i64 {end}, %parambytes", False)
         far = w.say(f"icmp ult i64 {end}, {text}", False)
         bad = w.say(f"or i1 {w.say(f'or i1 {odd}, {beyond}', False)}, {far}", False)
-        self._leave_if(bad, "param")
+        self.leave_if(bad, "param")
         bits = 8 * np.dtype(scalar).itemsize
         found = []
         for number in range(count):
@@ -304,10 +305,11 @@ def load(code: Code, access: Access) -> None:
         values = [Symbol(w, text, type_.bits, True) for text in texts]
     for operand, value in zip(operands, values):
         if not isinstance(operand, Discard):
-            _deliver(code, access, operand, value, type_)
+            deliver(code, access, operand, value, type_)
 
 
-def _deliver(code: Code, access: Access, operand: Operand, value: Any, type_: Any) -> None:
+def deliver(code: Code, access: Access, operand: Operand, value: Any, type_: Any) -> None:
+    """Into a register, in the threads that are on."""
     w, registers = access.w, access.registers
     slot = code.destination(operand, type_, is_wide=True)
     extend = fit(type_, code.lowering.decoded.first[slot].dtype.type)

@@ -87,7 +87,7 @@ def _bits(name: str, mask: str, lanes: int) -> list[str]:
     ]
 
 
-def _spread(size: int, lanes: int) -> list[str]:
+def spread(size: int, lanes: int) -> list[str]:
     """Each thread has an address of its own."""
     at, mask = f"<{lanes} x i64>", f"<{lanes} x i1>"
     return [
@@ -125,7 +125,7 @@ def _masks() -> list[str]:
     return ["  %m0 = and i32 %m, 65535", "  %m1 = lshr i32 %m, 16"]
 
 
-def _loop(size: int, lanes: int, body: list[str]) -> list[str]:
+def loop(size: int, lanes: int, body: list[str]) -> list[str]:
     """Thread after thread, those that are on."""
     return [
         f"  store <{lanes} x i64> %theirs, ptr %places, align 64",
@@ -146,7 +146,8 @@ def _loop(size: int, lanes: int, body: list[str]) -> list[str]:
     ]
 
 
-def _returned(bits: int, lanes: int, texts: list[str], stem: str) -> list[str]:
+def returned(bits: int, lanes: int, texts: list[str], stem: str) -> list[str]:
+    """Lines that return what a load gives."""
     kind = result_of(bits, len(texts), lanes)
     lines, made = [f"  %{stem} = insertvalue {kind} poison, i1 true, 0"], f"%{stem}"
     for number, text in enumerate(texts):
@@ -195,12 +196,12 @@ def _get(bits: int, count: int, lanes: int) -> str:
         "whole:",
         f"  %x = load {row}, ptr %p, align 1",
         *whole,
-        *_returned(bits, lanes, wholes, "xr"),
+        *returned(bits, lanes, wholes, "xr"),
         "part:",
         f"  %ons = shufflevector {mask} %on, {mask} poison, <{count * lanes} x i32> <{order}>",
         f"  %y = call {row} @llvm.masked.load.{name}.p0(ptr %p, i32 1, {wide_mask} %ons, {row} zeroinitializer)",
         *some,
-        *_returned(bits, lanes, somes, "yr"),
+        *returned(bits, lanes, somes, "yr"),
         "other:",
         *_splat("ones", "%a", lanes),
         f"  %equal = icmp eq {at} %at, %ones",
@@ -223,11 +224,11 @@ def _get(bits: int, count: int, lanes: int) -> str:
             f"  %os{number} = shufflevector {kind} %oi{number}, {kind} poison, <{lanes} x i32> zeroinitializer",
         ]
         splats.append(f"%os{number}")
-    lines += _returned(bits, lanes, splats, "or")
+    lines += returned(bits, lanes, splats, "or")
     lines += _both_halves(bits, count) if lanes == WARP else _each(bits, count, lanes, one)
     lines += [
         "nothing:",
-        *_returned(bits, lanes, ["zeroinitializer"] * count, "nr"),
+        *returned(bits, lanes, ["zeroinitializer"] * count, "nr"),
         "bad:",
         f"  ret {result_of(bits, count, lanes)} zeroinitializer",
         "}",
@@ -259,13 +260,13 @@ def _both_halves(bits: int, count: int) -> list[str]:
             f"  %hj{number} = shufflevector {part} %hv{number}_0, {part} %hv{number}_1, <{WARP} x i32> <{order}>"
         )
         found.append(f"%hj{number}")
-    return [*lines, *_returned(bits, WARP, found, "hr")]
+    return [*lines, *returned(bits, WARP, found, "hr")]
 
 
 def _each(bits: int, count: int, lanes: int, one: str) -> list[str]:
     """Each thread reads for itself."""
     size, kind, mask = bits // 8 * count, f"<{lanes} x i{bits}>", f"<{lanes} x i1>"
-    lines = _spread(size, lanes)
+    lines = spread(size, lanes)
     if count == 1 and bits >= 32:
         gather = f"@llvm.masked.gather.v{lanes}i{bits}.v{lanes}p0"
         lines += [
@@ -274,9 +275,9 @@ def _each(bits: int, count: int, lanes: int, one: str) -> list[str]:
         ]
     else:
         body = [f"  %one_ = load {one}, ptr %lp, align 1", f"  store {one} %one_, ptr %kp, align 1"]
-        lines += [*_loop(size, lanes, body), f"  %v = load <{count * lanes} x i{bits}>, ptr %kept, align 64"]
+        lines += [*loop(size, lanes, body), f"  %v = load <{count * lanes} x i{bits}>, ptr %kept, align 64"]
     many, manys = _columns(bits, count, lanes, "%v", "vw")
-    return [*lines, *many, *_returned(bits, lanes, manys, "vr")]
+    return [*lines, *many, *returned(bits, lanes, manys, "vr")]
 
 
 def put(bits: int, count: int) -> str:
@@ -290,7 +291,7 @@ def _put(bits: int, count: int, lanes: int) -> str:
     mask, wide_mask = f"<{lanes} x i1>", f"<{count * lanes} x i1>"
     given = ", ".join(f"{kind} %x{number}" for number in range(count))
     joined, x = _joined(bits, count, lanes)
-    spread = ", ".join(f"i32 {lane // count}" for lane in range(count * lanes))
+    each = ", ".join(f"i32 {lane // count}" for lane in range(count * lanes))
     lines = [
         f"declare void @llvm.masked.store.{name}.p0({row}, ptr, i32, {wide_mask})",
         "declare i32 @llvm.ctlz.i32(i32, i1)",
@@ -303,12 +304,12 @@ def _put(bits: int, count: int, lanes: int) -> str:
         f"  store {row} {x}, ptr %p, align 1",
         "  ret i1 true",
         "part:",
-        f"  %ons = shufflevector {mask} %on, {mask} poison, <{count * lanes} x i32> <{spread}>",
+        f"  %ons = shufflevector {mask} %on, {mask} poison, <{count * lanes} x i32> <{each}>",
         f"  call void @llvm.masked.store.{name}.p0({row} {x}, ptr %p, i32 1, {wide_mask} %ons)",
         "  ret i1 true",
         "other:",
         "  br label %spread",
-        *_spread(size, lanes),
+        *spread(size, lanes),
     ]
     if lanes == WARP:  # all addresses are right: nothing is stored twice
         lines += [*_halves("i64", "%at", "ah"), *_masks()]
@@ -323,7 +324,7 @@ def _put(bits: int, count: int, lanes: int) -> str:
     else:
         lines += [
             f"  store {row} {x}, ptr %kept, align 64",
-            *_loop(
+            *loop(
                 size,
                 lanes,
                 [f"  %one_ = load {one}, ptr %kp, align 1", f"  store {one} %one_, ptr %lp, align 1"],

@@ -4,7 +4,7 @@ In       a Decoded function, and what is the same in all of its launches
 Out      Text: the IR, where threads can enter, and what each way out means
 Changes  nothing
 Next     symbolic_batch.py (what steps are traced on), native_memory.py (loads and stores), native_order.py (which block
-         goes first), native.py (runs it)
+         goes first), native_frame.py (the function around the nodes), native.py (runs it)
 
 Each instruction's own step is traced: what the interpreter does with arrays is written down once as code for one warp.
 What cannot be traced is left to the interpreter: threads leave before it.
@@ -16,27 +16,39 @@ they come to one node, they run together again. Nodes are numbered so that what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hcq.emu.compiled import accesses
 from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
-from hcq.emu.compiled.writer import declarations
-from hcq.emu.nv.shader import native_memory
+from hcq.emu.nv.shader import native_atomics, native_frame, native_memory, native_products, native_warps
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier, reads_and_writes
-from hcq.emu.nv.shader.native_memory import SOMETIMES, Access
-from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES, Point, lives, ordered
+from hcq.emu.nv.shader.native_frame import Meet
+from hcq.emu.nv.shader.native_memory import Access
+from hcq.emu.nv.shader.native_order import EXIT, Point, lives, ordered
+from hcq.emu.nv.shader.native_state import Facts
 from hcq.emu.nv.shader.symbolic_batch import BOOL, Layout, Registers, SymbolicGroup
-from hcq.emu.nv.shader.syntax import Instruction
+from hcq.emu.nv.shader.syntax import Immediate, Instruction
 from hcq.emu.nv.shader.types import TYPES
 from hcq.errors import UsageError
 
+# instructions that are written here, in place of a trace of their step; some return the text of a function they call
+MEMORY: dict[str, Callable[[Code, Access], str | None]] = {
+    "ld": native_memory.load,
+    "ldu": native_memory.load,
+    "st": native_memory.store,
+    "atom": native_atomics.atomic,
+    "red": native_atomics.atomic,
+    "mma": native_products.mma,
+    "ldmatrix": native_products.ldmatrix,
+    "redux": native_warps.redux,
+}
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
 
@@ -55,6 +67,28 @@ class Text:
         default_factory=set
     )  # registers that are read before anything is written there
     why_not: dict[str, str] = field(default_factory=dict)
+    spreads: bool = False  # nobody can see the order of its blocks
+    helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
+    libraries: list[str] = field(default_factory=list)  # modules that it needs
+    has_arrivals: bool = False  # at barriers, of threads that do not wait
+
+    def facts(self) -> Facts:
+        """What is kept besides the code."""
+        layout = self.layout
+        return Facts(
+            self.entries,
+            self.exits,
+            self.troubles,
+            self.sites,
+            layout.offsets,
+            layout.size_bytes,
+            layout.numbers,
+            layout.written,
+            self.first_read,
+            self.why_not,
+            self.spreads,
+            self.libraries,
+        )
 
 
 class Translator:
@@ -71,27 +105,48 @@ class Translator:
         self.live = lives(self.sources, decoded)
         self.rejoins = {block.rejoin for block in decoded.blocks}
         self.leaves: dict[int, str] = {}
+        self.meets: dict[int, Meet] = {}
         self.here = self.safe = Point(0, 0)
         self.once = self._written_once()
 
     def translate(self) -> Text:
         """The whole function."""
         text = self.text
+        ends = [source.end for source in self.sources if source.end is not None]
+        every = [one.opcode for source in self.sources for one in source.body] + [one.opcode for one in ends]
+        text.spreads = not {"atom", "red", "call"}.intersection(every)
+        text.has_arrivals = any(
+            one.opcode in ("bar", "barrier") and "arrive" in one.modifiers for one in ends
+        )
         if len(self.sources) != len(self.decoded.blocks):
             return text
         self.can = [self._traced(block) for block in self.decoded.blocks]
         points = [point for number in ordered(self.sources) for point in self._points(number)]
         text.entries = {point: number for number, point in enumerate(points)}
         text.sites, text.first_read = 0, self.live[Point(0, 0)]
+        # trying has asked for all registers; nodes ask for those that they find, and leave
+        text.layout = Layout(self.decoded, text.layout.is_aligned)
         self.leaves.clear()
+        self.meets.clear()
         text.exits.clear()
         text.troubles.clear()
         lines: list[str] = []
         # the first block says which registers are one number for all
         for point in sorted(points):
             lines += self._node(point)
-        text.ir = self._function(lines)
+        body = [*lines, *self._edges(), *self._outs()]
+        text.ir = native_frame.function(text, body, self.meets)
         return text
+
+    def traces(self, opcode: str) -> bool:
+        """Whether instructions of a name are compiled, wherever they are in the function."""
+        self.can = [self._traced(block) for block in self.decoded.blocks]
+        found = True
+        for block, source, can in zip(self.decoded.blocks, self.sources, self.can):
+            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(can))
+            if source.end is not None and source.end.opcode == opcode:
+                found &= self._end_is_compiled(block) or opcode in ("ret", "exit")
+        return found
 
     # -- which instructions, which nodes
 
@@ -114,7 +169,7 @@ class Translator:
         assert block.source is not None
         if block.retry is not None or block.needs_warpgroup or block.waits:
             for instruction in block.source.body:
-                self.text.why_not[instruction.opcode] = "loops that retry, warpgroups, waits"
+                self.text.why_not[_name(instruction)] = "loops that retry, warpgroups, waits"
             return [False] * len(block.steps)
         return [self._is_traced(block, number) for number in range(len(block.steps))]
 
@@ -125,7 +180,7 @@ class Translator:
         try:
             self._trace(block, number)
         except FAILURES as problem:
-            self.text.why_not[".".join((instruction.opcode, *instruction.modifiers))] = str(problem)
+            self.text.why_not[_name(instruction)] = str(problem)
             return False
         return True
 
@@ -151,7 +206,15 @@ class Translator:
         assert source is not None
         if block.end is None or source.skip_guard is not None:
             return True
-        return source.end is not None and (source.end.opcode == "bra" or is_warp_barrier(source.end))
+        end = source.end
+        return end is not None and (end.opcode == "bra" or is_warp_barrier(end) or self._meets_block(end))
+
+    def _meets_block(self, end: Instruction) -> bool:
+        """Whether it is a barrier of all threads of a block."""
+        if end.opcode not in ("bar", "barrier") or self.text.has_arrivals or not self.text.layout.is_aligned:
+            return False
+        words = [word for word in end.modifiers if word not in ("cta", "sync", "aligned")]
+        return not words and len(end.operands) == 1 and isinstance(end.operands[0], Immediate)
 
     # -- one node
 
@@ -223,6 +286,9 @@ class Translator:
         elif is_warp_barrier(source.end):
             self._warp_barrier(source.end, block, number)
             return
+        elif source.end.opcode != "bra":
+            self._block_barrier(block)
+            return
         else:
             assert source.end.guard is not None
             guard, wanted = source.end.guard, not source.end.guard.negated
@@ -256,6 +322,15 @@ class Translator:
         self._company(self.registers[code.source(0, TYPES["b32"])])
         self.w.lines.append(f"br label %{self._goto(block.next[0], number)}")
 
+    def _block_barrier(self, block: DecodedBlock) -> None:
+        """bar.sync: a way out, behind which all go on where the whole block has come."""
+        point, after = self.here, block.next[0]
+        self.text.troubles.add(point)
+        self.w.lines.append(f"br label %{self._leave(point)}")
+        node = self.text.entries.get(Point(after, 0))
+        if node is not None:
+            self.meets[self._exit(point)] = Meet(node, after if after in self.rejoins else -1)
+
     def _code(self, block: int) -> int:
         """The number of a block: where its threads are, or a way out."""
         point = Point(block, 0)
@@ -286,7 +361,7 @@ class Translator:
         """Write an instruction. Raises NotTraced and others of FAILURES."""
         assert block.source is not None
         instruction = block.source.body[number]
-        if instruction.opcode in ("ld", "ldu", "st"):
+        if instruction.opcode in MEMORY:
             self._memory(instruction)
             return
         before, dirty = dict(self.registers.values), set(self.registers.dirty)
@@ -299,20 +374,20 @@ class Translator:
 
     def _memory(self, instruction: Instruction) -> None:
         """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
-        is_store = instruction.opcode == "st"
-        if is_store:
+        changes, safe = instruction.opcode in ("st", "atom", "red"), self.safe
+        if changes:
             self.registers.flush(self.live[self.here])
-            self.safe = self.here
-        self.text.troubles.add(self.safe)
-        safe = self.safe
-        access = Access(
-            self.w, self.registers, self.windows, self.text.sites, is_store, lambda: self._leave(safe)
-        )
+            safe = self.here
+        self.text.troubles.add(safe)
+        site = self.text.sites
+        access = Access(self.w, self.registers, self.windows, site, changes, lambda: self._leave(safe))
         self.text.sites += 1
-        code = Code(self.lowering, instruction)
-        (native_memory.store if is_store else native_memory.load)(code, access)
-        if is_store:  # what is stored is not stored again
+        helper = MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
+        if helper:
+            self.text.helpers[helper] = None
+        if changes:  # what is done is not done again
             self.safe = Point(self.here.block, self.here.step + 1)
+            self.registers.flush(self.live[self.safe])
 
     # -- the function around the nodes
 
@@ -365,115 +440,6 @@ class Translator:
             ]
         return lines
 
-    def _function(self, nodes: list[str]) -> str:
-        edges = self._edges()
-        body = [*nodes, *edges, *self._outs()]
-        whole = "\n".join(body)
-        cases = " ".join(f"i32 {number}, label %n{number}" for number in self.text.entries.values())
-        fields = []
-        listed = [(PLACES[name], name, kind) for name, kind in FIELDS]
-        for place, name, kind in (*listed, (accesses.SITES, "sites", "ptr")):
-            fields += [
-                f"  %p_{name} = getelementptr i64, ptr %table, i64 {place}",
-                f"  %{name} = load {kind}, ptr %p_{name}",
-            ]
-        needed: list[str] = []
-        for name, one in SOMETIMES.items():
-            if f"{name}(" in whole or any(f"{name}(" in other for other in needed):
-                needed.insert(0, one)
-        heads = [*native_memory.PRELUDE.splitlines(), *HELPERS.splitlines(), *"\n".join(needed).splitlines()]
-        declared = sorted({line for line in heads if line.startswith("declare")} | declarations(body))
-        defined = [line for line in heads if not line.startswith("declare")]
-        seen = {line.partition("@")[2].partition("(")[0] for line in declared}
-        lookup = [
-            line
-            for line in accesses.LOOKUP.splitlines()
-            if not line.startswith("declare") or line.partition("@")[2].partition("(")[0] not in seen
-        ]
-        kind = f"<{WARP} x i32>"
-        bytes_ = max(64, self.text.layout.size_bytes)
-        return "\n".join(
-            [
-                *declared,
-                *lookup,
-                *defined,
-                'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
-                "start:",
-                "  %pick = alloca [32 x i64], align 64",
-                "  %mask = alloca i32",
-                "  %least = alloca i32",
-                "  %fuel = alloca i64",
-                *fields,
-                "  br label %warp",
-                "warp:",
-                "  %number = phi i64 [0, %start], [%after, %done]",
-                f"  %ownat = mul i64 %number, {bytes_}",
-                "  %own = getelementptr i8, ptr %file, i64 %ownat",
-                f"  %pc = getelementptr [{WARP} x i32], ptr %pcs, i64 %number",
-                "  %livep = getelementptr i32, ptr %lives, i64 %number",
-                "  %live = load i32, ptr %livep",
-                f"  %starts = getelementptr [{WARP} x i64], ptr %allstarts, i64 %number",
-                f"  %locals = getelementptr [{WARP} x i64], ptr %alllocals, i64 %number",
-                "  store i64 %most, ptr %fuel",
-                "  br label %meet",
-                "meet:",
-                f"  %where = load <{WARP} x i32>, ptr %pc, align 64",
-                f"  %first = call i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32> %where)",
-                f"  %none = icmp uge i32 %first, {EXIT}",
-                "  %rest = load i64, ptr %fuel",
-                "  %spent = icmp slt i64 %rest, 0",
-                "  %stop = or i1 %none, %spent",
-                "  br i1 %stop, label %done, label %choose",
-                "choose:",
-                f"  %firsts = insertelement <{WARP} x i32> poison, i32 %first, i64 0",
-                f"  %every = shufflevector {kind} %firsts, {kind} poison, {kind} zeroinitializer",
-                f"  %here = icmp eq <{WARP} x i32> %where, %every",
-                f"  %bits = bitcast <{WARP} x i1> %here to i32",
-                "  store i32 %bits, ptr %mask",
-                f"  %others = select <{WARP} x i1> %here, <{WARP} x i32> splat (i32 -1), <{WARP} x i32> %where",
-                f"  %second = call i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32> %others)",
-                "  store i32 %second, ptr %least",
-                f"  switch i32 %first, label %nowhere [ {cases} ]",
-                "nowhere:",
-                "  unreachable",
-                *body,
-                "done:",
-                "  %used = sub i64 %most, %rest",
-                "  %before = load i64, ptr %p_executed",
-                "  %is_more = icmp ugt i64 %used, %before",
-                "  %longest = select i1 %is_more, i64 %used, i64 %before",
-                "  store i64 %longest, ptr %p_executed",
-                "  %after = add i64 %number, 1",
-                "  %again = icmp ult i64 %after, %count",
-                "  br i1 %again, label %warp, label %end",
-                "end:",
-                "  ret i32 0",
-                "}",
-                "",
-            ]
-        )
 
-
-HELPERS = f"""
-declare i32 @llvm.vector.reduce.umin.v{WARP}i32(<{WARP} x i32>)
-
-define internal void @park(ptr %pc, i32 %who, i32 %code) alwaysinline {{
-  %on = bitcast i32 %who to <{WARP} x i1>
-  %old = load <{WARP} x i32>, ptr %pc, align 64
-  %one = insertelement <{WARP} x i32> poison, i32 %code, i64 0
-  %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  %new = select <{WARP} x i1> %on, <{WARP} x i32> %all, <{WARP} x i32> %old
-  store <{WARP} x i32> %new, ptr %pc, align 64
-  ret void
-}}
-
-define internal i32 @gone(ptr %pc, i64 %ended) noinline {{
-  %code = trunc i64 %ended to i32
-  %old = load <{WARP} x i32>, ptr %pc, align 64
-  %one = insertelement <{WARP} x i32> poison, i32 %code, i64 0
-  %all = shufflevector <{WARP} x i32> %one, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
-  %is = icmp eq <{WARP} x i32> %old, %all
-  %bits = bitcast <{WARP} x i1> %is to i32
-  ret i32 %bits
-}}
-"""
+def _name(instruction: Instruction) -> str:
+    return ".".join((instruction.opcode, *instruction.modifiers))

@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.native_ahead import look_ahead
 from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.pending import Pending
@@ -160,6 +161,8 @@ class Kernel:
         at_once = self.blocks_at_once(
             blocks, block, dynamic_shared_bytes, batch_lanes, together, checks, launch.cluster
         )
+        if schedule is None and checks is None and not together:
+            at_once = look_ahead(self.program, launch, blocks, at_once)
         steps = batches = 0
         pending = Pending(blocks, grid, launch.cluster)
         launch = replace(launch, pending=pending)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from hcq import config
+from hcq.emu.amd.shader import native
 from hcq.emu.amd.shader.errors import OutOfBudget, PageFault
 from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.memory import AddressSpace
@@ -239,9 +240,17 @@ def test_without_llvm_kernels_are_interpreted(way: None, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("way", ["", "1"], indirect=True)
-def test_a_kernel_is_compiled_once_it_has_cost_as_much(way: None) -> None:
+def test_a_kernel_is_compiled_once_it_has_cost_as_much_or_is_kept_on_disk(
+    way: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_made", {})
+    config.use(dataclasses.replace(config.current(), cache_dir=tmp_path))
     assert not is_compiled(run(2)[2])
     assert is_compiled(run(20_000)[2])
+    native._made.clear()  # as in another process
+    monkeypatch.setattr(Translator, "translate", None)  # nothing is traced a second time
+    monkeypatch.setattr(assemble, "_passes", None)
+    assert is_compiled(run(2)[2])
 
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

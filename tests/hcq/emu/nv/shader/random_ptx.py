@@ -122,6 +122,13 @@ def _forms() -> list[Form]:
     of("add.rz.f32 add.rp.f32 mul.rm.f32 mul.rz.f32 sub.rm.f32 div.full.f32 div.approx.f32", "f", "ff")
     of("fma.rn.ftz.f32 fma.rn.sat.f32 fma.rz.f32 fma.rp.f32", "f", "fff")
     of("rsqrt.approx.f32 sqrt.approx.f32 rcp.approx.ftz.f32 neg.ftz.f32", "f", "f")
+    of(
+        "ex2.approx.f32 ex2.approx.ftz.f32 lg2.approx.f32 sin.approx.f32 cos.approx.f32 tanh.approx.f32",
+        "f",
+        "f",
+    )
+    of("ex2.approx.f16 tanh.approx.f16", "h", "h")
+    of("ex2.approx.f16x2 tanh.approx.bf16x2", "r", "r")
     of("cvt.f64.f32", "e", "f")
     of("cvt.rn.f32.f64 cvt.rz.f32.f64", "f", "e")
     of("cvt.rn.f16.f32 cvt.rz.f16.f32 cvt.rn.bf16.f32", "h", "f")
@@ -140,6 +147,13 @@ def _forms() -> list[Form]:
     of("setp.lt.f16", "p", "hh")
     of("vote.sync.ballot.b32", "r", "p", ", 0xFFFFFFFF")
     of("vote.sync.any.pred vote.sync.all.pred vote.sync.uni.pred", "p", "p", ", 0xFFFFFFFF")
+    of(
+        "redux.sync.add.u32 redux.sync.min.u32 redux.sync.max.s32 redux.sync.min.s32",
+        "r",
+        "r",
+        ", 0xFFFFFFFF",
+    )
+    of("redux.sync.and.b32 redux.sync.or.b32 redux.sync.xor.b32", "r", "r", ", 0xFFFFFFFF")
     of("shfl.sync.idx.b32 shfl.sync.bfly.b32", "r", "rr", ", 0x1F, 0xFFFFFFFF")
     of("shfl.sync.up.b32", "r", "rr", ", 0, 0xFFFFFFFF")
     of("shfl.sync.down.b32", "r", "rr", ", 0x81F, 0xFFFFFFFF")
@@ -335,7 +349,7 @@ def run(text: str, seed: int, way: str, results: int) -> Outcome:
         launch.run(loaded, 1, THREADS, inputs(seed), out)
         found: dict[str, str] = {}
         for one in loaded.program.entry.native.values():
-            found |= {} if one is None else one.text.why_not
+            found |= {} if one is None else one.facts.why_not
         return Outcome(out, found)
     finally:
         config.use(before)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,8 @@ import numpy as np
 import pytest
 
 from hcq import config
-from hcq.emu.compiled import assemble
+from hcq.emu.compiled import assemble, threads
+from hcq.emu.nv.shader import native_text
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -42,7 +44,7 @@ IN_A_KERNEL = 12  # instructions
 KERNELS = -(-len(random_ptx.FORMS) // IN_A_KERNEL)
 
 HEAD = """
- .reg .b32 %r<16>; .reg .b64 %d<8>; .reg .f32 %f<8>; .reg .pred %p<8>;
+ .reg .b32 %r<16>; .reg .b64 %d<8>; .reg .f32 %f<8>; .reg .f64 %e<4>; .reg .pred %p<8>;
  ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out]; ld.param.u32 %r1, [count];
  mov.u32 %r0, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r0;
  mul.wide.u32 %d2, %r4, 4; add.u64 %d3, %d0, %d2; add.u64 %d4, %d1, %d2;
@@ -91,7 +93,9 @@ class Ran:
     @property
     def left(self) -> set[str]:
         """Names of the instructions that the interpreter ran."""
-        return {name for one in self.kernel.program.entry.native.values() if one for name in one.text.why_not}
+        return {
+            name for one in self.kernel.program.entry.native.values() if one for name in one.facts.why_not
+        }
 
 
 def by_both(body: str, **options: Any) -> tuple[Ran, Ran]:
@@ -192,8 +196,9 @@ def test_what_is_not_compiled_is_run_between_what_is(way: str) -> None:
     body = """
      ld.global.f32 %f0, [%d3]; mov.f32 %f1, 0f00000000; mov.u32 %r5, 0;
     L: add.f32 %f2, %f0, %f1; mul.f32 %f2, %f2, 0f3F000000; add.f32 %f2, %f2, %f0; mul.f32 %f2, %f2, %f2;
-     ex2.approx.f32 %f3, %f2; add.f32 %f1, %f1, %f3; mul.f32 %f1, %f1, 0f3F000000; add.f32 %f1, %f1, %f2;
-     atom.global.add.u32 %r6, [%d1+512], 1; sub.f32 %f1, %f1, %f0; add.u32 %r5, %r5, 1;
+     add.rm.f64 %e1, %e0, 0d3FD5555555555555; add.f32 %f1, %f1, %f2; mul.f32 %f1, %f1, 0f3F000000;
+     add.f32 %f1, %f1, %f2;
+     atom.global.add.f32 %f3, [%d1+512], 0f3F800000; sub.f32 %f1, %f1, %f0; add.u32 %r5, %r5, 1;
      setp.ne.u32 %p0, %r5, 5; @%p0 bra L; st.global.f32 [%d4], %f1; ret;"""
     ran = Ran(body, outputs=129)
     x, y = ran.inputs, np.zeros(128, np.float32)
@@ -201,9 +206,43 @@ def test_what_is_not_compiled_is_run_between_what_is(way: str) -> None:
     with np.errstate(over="ignore"):
         for _ in range(5):
             z = ((x + y) * half + x) ** 2
-            y = (y + np.exp2(z)) * half + z - x
-    assert (ran.out[:128].view(np.float32) == y).all() and ran.out[128] == 640
-    assert ran.left == ({"ex2.approx.f32", "atom.global.add.u32"} if way == "always" else set())
+            y = (y + z) * half + z - x
+    assert (ran.out[:128].view(np.float32) == y).all() and ran.out[128:].view(np.float32)[0] == 640
+    assert ran.left == ({"add.rm.f64", "atom.global.add.f32"} if way == "always" else set())
+
+
+@pytest.mark.parametrize("space", ["global", "shared", ""])
+@pytest.mark.parametrize("kind", ["u32", "s32", "u64"])
+def test_atomics_of_integers_leave_the_same_bits(space: str, kind: str) -> None:
+    letter, size = ("d", 8) if kind == "u64" else ("r", 4)
+    words, dot = ["add", "min", "max", "exch", "inc", "dec", "and", "or", "xor"], f".{space}" if space else ""
+    base = "mov.u64 %d5, tile;" if space == "shared" else "mov.u64 %d5, tile; cvta.shared.u64 %d5, %d5;"
+    if space == "global":
+        base = "add.u64 %d5, %d1, 2048;"
+    value = "mad.lo.u32 %r8, %r4, 0x9E3779B1, 12345; cvt.u64.u32 %d6, %r8; mul.lo.u64 %d6, %d6, 0x9E3779B97F4A7C15;"
+    body = f"""
+     .shared .align 16 .b8 tile[1024]; {base} {value} and.b32 %r9, %r0, 3; setp.ne.u32 %p1, %r9, 1;
+     mul.wide.u32 %d7, %r9, {size}; add.u64 %d5, %d5, %d7; mov.{kind} %{letter}3, 0;"""
+    for number, word in enumerate(words):
+        if word in ("inc", "dec") and kind != "u32":
+            continue
+        type_ = f"b{kind[1:]}" if word in ("and", "or", "xor", "exch") else kind
+        source = "%d6" if letter == "d" else "%r8"
+        body += f"\n @%p1 atom{dot}.{word}.{type_} %{letter}2, [%d5+{32 * number}], {source};"
+        body += f" red{dot}.add.{'u64' if letter == 'd' else 'u32'} [%d5+{32 * number}], {source};"
+        body += f" xor.b{kind[1:]} %{letter}3, %{letter}3, %{letter}2;"
+    cas = f"atom{dot}.cas.b{kind[1:]} %{letter}2, [%d5+480], 0, {source};"
+    body += f"\n {cas} bar.sync 0; ld{dot}.u32 %r10, [%d5+480]; add.u32 %r10, %r10, %r8; st.global.u32 [%d4], %r10;"
+    if space == "global":
+        body = body.replace("bar.sync 0;", "")
+    body += " ret;"
+    # of two warps that meet at one word each may be first: each warp has words for itself
+    warp = f"shr.u32 %r10, {'%r4' if space == 'global' else '%r0'}, 5; mad.lo.u32 %r9, %r10, 200, %r9;"
+    body = body.replace("and.b32 %r9, %r0, 3;", f"and.b32 %r9, %r0, 3; {warp}")
+    body = body.replace("setp.ne.u32 %p1, %r9, 1;", "and.b32 %r10, %r0, 3; setp.ne.u32 %p1, %r10, 1;")
+    body = body.replace("tile[1024]", "tile[4096]")
+    interpreted, by_machine = by_both(body, outputs=2048)
+    assert interpreted.out.any() and (interpreted.out == by_machine.out).all() and not by_machine.left
 
 
 @both
@@ -217,6 +256,50 @@ def test_a_warp_votes_where_all_of_its_threads_have_come(way: str) -> None:
     truth = [t * (5 if t & 1 else 3) > 60 for t in range(64)]
     warps = [sum(truth[32 * warp + lane] << lane for lane in range(32)) for warp in range(2)]
     assert ran.out.tolist() == [warps[t // 32] for t in range(64)] * 2
+
+
+PRODUCTS = {
+    "m16n8k16.row.col.f32.f16.f16.f32": (4, 2, "0xB7FFB7FF"),
+    "m16n8k8.row.col.f32.f16.f16.f32": (2, 1, "0xFFFFFFFF"),  # NaNs and infinities among them
+    "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 2, "0xBFFFBFFF"),
+    "m16n8k8.row.col.f32.tf32.tf32.f32": (4, 2, "0xBFFFFFFF"),
+    "m16n8k32.row.col.s32.s8.u8.s32": (4, 2, "0xFFFFFFFF"),
+}
+
+
+@pytest.mark.parametrize("form", PRODUCTS)
+def test_matrix_products_leave_the_same_bits(form: str) -> None:
+    a, b, mask = PRODUCTS[form]
+    names, lines = [f"%m{number}" for number in range(a + b + 4)], []
+    for number, name in enumerate(names):
+        one = mask if number < a + b else "0xFFFFFFFF" if ".s32" in form else "0x43FFFFFF"
+        lines.append(
+            f"mad.lo.u32 %r8, %r4, 0x9E3779B1, {number * 0x85EBCA6B & 0x7FFFFFFF}; shr.u32 %r9, %r8, 15;"
+        )
+        lines.append(f"xor.b32 %r8, %r8, %r9; mul.lo.u32 %r8, %r8, 0x2C1B3C6D; and.b32 {name}, %r8, {one};")
+    x, y, z = ("{" + ", ".join(part) + "}" for part in (names[:a], names[a : a + b], names[a + b :]))
+    stores = [f"mad.wide.u32 %d5, %r4, 16, %d1; st.global.v4.u32 [%d5], {z};"]
+    product = f"mma.sync.aligned.{form} {z}, {x}, {y}, {z};"
+    body = " ".join([".reg .b32 %m<16>;", *lines, product, product, *stores, "ret;"])
+    interpreted, by_machine = by_both(body, outputs=512)
+    p, q = (one.out if ".s32" in form else one.out.view(np.float32) for one in (interpreted, by_machine))
+    assert ((p == q) | ((p != p) & (q != q))).all() and len(set(p.tolist())) > 100 and not by_machine.left
+
+
+@pytest.mark.parametrize("words", ["x1", "x2", "x4", "x1.trans", "x4.trans"])
+@pytest.mark.parametrize("dot", ["", ".shared"])
+def test_matrices_are_loaded_alike(words: str, dot: str) -> None:
+    count = int(words[1])
+    registers = ", ".join(f"%r{8 + number}" for number in range(count))
+    window = "" if dot else "cvta.shared.u64 %d5, %d5;"
+    stores = " ".join(f"st.global.u32 [%d4+{512 * number}], %r{8 + number};" for number in range(count))
+    body = f"""
+     .shared .align 16 .b8 tile[4096]; mov.u64 %d5, tile; mul.wide.u32 %d6, %r0, 4; add.u64 %d6, %d5, %d6;
+     mad.lo.u32 %r8, %r4, 0x9E3779B1, 77; st.shared.u32 [%d6], %r8; st.shared.u32 [%d6+256], %r8; bar.sync 0; {window}
+     mul.lo.u32 %r9, %r0, 5; and.b32 %r9, %r9, 31; mul.wide.u32 %d6, %r9, 16; add.u64 %d5, %d5, %d6;
+     ldmatrix.sync.aligned.m8n8.{words}{dot}.b16 {{{registers}}}, [%d5]; {stores} ret;"""
+    interpreted, by_machine = by_both(body, outputs=512)
+    assert interpreted.out.any() and (interpreted.out == by_machine.out).all() and not by_machine.left
 
 
 # -- what stops a kernel
@@ -270,6 +353,58 @@ def test_a_warp_may_wait_for_another_one_and_a_thread_for_one_of_its_warp(way: s
         SET: mov.u32 %r6, 7; st.volatile.global.u32 [%d1], %r6;
         END: ret;"""
         assert Ran(body).out[0] == 7
+
+
+# -- several cores, other processes
+
+
+def test_blocks_on_several_cores_leave_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = """
+     .shared .align 4 .b8 tile[256]; mov.u32 %r8, tile; shl.b32 %r9, %r0, 2; add.u32 %r9, %r8, %r9; mov.u32 %r5, 0;
+     xor.b32 %r10, %r0, 63; shl.b32 %r10, %r10, 2; add.u32 %r10, %r8, %r10; mov.u32 %r6, %r4;
+    L: st.shared.u32 [%r9], %r6; bar.sync 0; ld.shared.u32 %r7, [%r10]; bar.sync 0;
+     mad.lo.u32 %r6, %r7, 3, %r6; add.u32 %r5, %r5, 1; setp.lt.u32 %p0, %r5, %r1; @%p0 bra L;
+     st.global.u32 [%d4], %r6; ret;"""
+    monkeypatch.setattr(threads, "ALONE", 0)
+    before, begun = config.current(), []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self.name), start(self)))
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="0"))
+        expected = Ran(body).out
+        config.use(dataclasses.replace(before, emu_compiled="always", emu_threads=2))
+        assert (Ran(body).out == expected).all() and begun
+        begun.clear()
+        atomic = body.replace("st.global.u32 [%d4]", "red.global.add.u32 [%d4]")
+        assert (Ran(atomic).out == expected).all() and not begun
+    finally:
+        config.use(before)
+
+
+def test_code_that_is_on_disk_is_taken_without_a_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = config.current()
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="always"))
+        expected = Ran(LOOP)
+        monkeypatch.setattr(native_text.Translator, "translate", lambda self: pytest.fail("translated again"))
+        again = Ran(LOOP)
+        assert again.is_compiled and (again.out == expected.out).all()
+    finally:
+        config.use(before)
+
+
+def test_a_launch_that_will_take_long_is_compiled_before_its_first_block() -> None:
+    before = config.current()
+    try:
+        config.use(dataclasses.replace(before, emu_compiled="1"))
+        for blocks, is_compiled in ((2, False), (16384, True)):
+            launch, out = Launch(), np.zeros(128, np.uint32)
+            one: Kernel = launch.load(kernel("bra.uni L0; L0:" + LOOP.replace("[%d4]", "[%d1]")), "k")
+            numbers = np.zeros(64 * blocks, np.float32)
+            launch.run(one, blocks, 64, numbers, out, np.uint32(2).tobytes())
+            assert any(one.program.entry.native.values()) == is_compiled
+    finally:
+        config.use(before)
 
 
 # -- what is always interpreted
