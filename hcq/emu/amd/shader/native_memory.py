@@ -414,24 +414,40 @@ def _atomic_text(name: str, atomic: Atomic, is_shared: bool) -> str:
 
 
 def _scalar_load(ctx: Context, b: SymbolicBatch, stop: Stop) -> None:
-    """Words from memory to scalar registers."""
+    """Words from memory to scalar registers, or one byte or half word; 0 where a descriptor's range ends."""
     name, fields = ctx.inst.name, ctx.inst.fields
-    words = LOAD_WORDS.get(name[7:]) if name.startswith("s_load_") else None
+    is_buffer = name.startswith("s_buffer")
+    kind = name.rpartition("_")[2]
+    words = LOAD_WORDS.get(kind)
+    bits = 32 if words is not None else int(kind[1:])
+    size = 4 * words if words is not None else bits // 8
     first, sdata = 2 * fields["sbase"], fields["sdata"]
-    if words is None or sdata + words > VCC_HI + 1:
-        raise NotTraced("scalar loads of less than a word, and through descriptors")
+    if sdata + (words or 1) > VCC_HI + 1:
+        raise NotTraced("scalar loads to what is no scalar register")
     w = b.writer
     base: Any = scalar64(ctx, first)(b)  # type: ignore[arg-type]
     offset: Any = offset_of(ctx)(b)  # type: ignore[arg-type]
-    address = w.as_symbol((base + offset) & ~np.uint64(3), U64)
+    if is_buffer:
+        base = base & np.uint64(0xFFFFFFFFFFFF)
+    address = w.as_symbol((base + offset) & ~np.uint64(min(size, 4) - 1), U64)
+    inside = w.as_symbol(offset + np.uint64(size) <= b.scalar(first + 2), BOOL) if is_buffer else None
     if w.vector or b.pending:
         b.close()
-    there = w.say(f"call i64 @host(ptr %table, i64 {address.text}, i64 {4 * words})", False)
+    there = w.say(f"call i64 @host(ptr %table, i64 {address.text}, i64 {size})", False)
     none = w.say(f"icmp eq i64 {there}, 0", False)
+    if inside is not None:
+        none = w.say(f"and i1 {none}, {inside.text}", False)
     tag = f"{w.fresh('s')[1:]}"
     w.scalar += [f"br i1 {none}, label %leave{tag}, label %pass{tag}", f"leave{tag}:", *stop()]
     w.place(f"pass{tag}")
     where = w.say(f"inttoptr i64 {there} to ptr", False)
+    if inside is not None:
+        where = w.say(f"select i1 {inside.text}, ptr {where}, ptr @nothing", False)
+    if words is None:
+        found = w.say(f"load i{bits}, ptr {where}, align 1", False)
+        verb = "sext" if kind[0] == "i" else "zext"
+        b.set_scalar(sdata, w.symbol(f"{verb} i{bits} {found} to i32", U32, False))
+        return
     for word in range(words):
         at = w.say(f"getelementptr i32, ptr {where}, i64 {word}", False)
         b.set_scalar(sdata + word, w.symbol(f"load i32, ptr {at}, align 4", U32, False))

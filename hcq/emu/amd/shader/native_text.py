@@ -49,6 +49,7 @@ class Translator:
         self.program, self.mode, self.registers = program, Mode(mode), registers
         self.text = Text()
         self.writer = Writer(program.wave_size)
+        self.writer.tables = {}
         self.memory, self.matrices = MemoryText(), MatrixText(program.wave_size)
         self.temporaries = 0
 
@@ -345,6 +346,8 @@ class Translator:
                 *intrinsics,
                 *matrices.values(),
                 *self.memory.module.values(),
+                "@nothing = internal constant [16 x i32] zeroinitializer",
+                *(self.writer.tables or {}).values(),
                 self._behind_barriers(),
                 'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
                 "start:",
