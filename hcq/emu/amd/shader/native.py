@@ -23,7 +23,7 @@ from hcq.emu.amd.shader import kept_programs
 from hcq.emu.amd.shader.kept_programs import Compiled, Text
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange
 from hcq.emu.amd.shader.residents import Residents
-from hcq.emu.amd.shader.waves import LINE, Batch, by_wave
+from hcq.emu.amd.shader.waves import Batch, by_wave
 from hcq.emu.compiled import accesses, assemble
 from hcq.system import native
 
@@ -151,9 +151,7 @@ class Native:
 
     def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
         text = compiled.text
-        # a part of an interpreted batch lies by wave, too, but anywhere
-        is_aligned = b.u32.ctypes.data % LINE == 0
-        if not (b.is_by_wave and is_aligned and b.u32.flags.writeable):
+        if not b.is_by_wave or not b.u32.flags.writeable:
             b.bind(by_wave(b.u32))
         vectors = b.u32
         scalars = b.s
