@@ -27,8 +27,9 @@ from hcq.emu.amd.shader.operands import Context, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import BOOL, U32, U64, Mask, SymbolicBatch
 from hcq.emu.compiled import accesses, loads
-from hcq.emu.compiled.accesses import V1, V32, V64, Attempt, Place
+from hcq.emu.compiled.accesses import Attempt, Place
 from hcq.emu.compiled.accesses import field as table_field
+from hcq.emu.compiled.loads import V1, V32, V64
 from hcq.emu.compiled.symbols import NotTraced, Symbol, llvm_type
 from hcq.emu.compiled.writer import WIDTH, Writer
 
