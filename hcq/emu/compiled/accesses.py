@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.compiled import loads
+from hcq.emu.compiled.loads import V1, V32, V64
 from hcq.emu.compiled.symbols import Symbol
 from hcq.emu.compiled.writer import WIDTH, Writer
 
@@ -27,7 +29,6 @@ RANGES, RANGE_COUNT, SITES, SHARED, SHARED_BYTES, SCRATCH, SCRATCH_BYTES = range
 ENTRIES, FUELS, GROUPS, GROUP_COUNT, MEETS, TABLE_WORDS = range(16, 22)  # of waves that meet at barriers
 MOST_TRIES = 4  # lookups in a row, before the interpreter has a go
 
-V32, V64, V1 = f"<{WIDTH} x i32>", f"<{WIDTH} x i64>", f"<{WIDTH} x i1>"
 VP = f"<{WIDTH} x ptr>"
 _STEPS = ", ".join(f"i64 {4 * lane}" for lane in range(WIDTH))
 
@@ -327,6 +328,15 @@ class Place(NamedTuple):
     on: str
 
 
+class Bounds(NamedTuple):
+    """Where an access may go: its site, the first address, how many there are, and how far off they are in the host."""
+
+    site: str
+    start: str
+    limit: str
+    delta: str
+
+
 def field(w: Writer, pointer: str, number: int, *, is_pointer: bool = False) -> str:
     """A number of a table, in the scalar stream."""
     where = w.say(f"getelementptr i64, ptr {pointer}, i64 {number}", False)
@@ -345,30 +355,47 @@ class Attempt:
         w.scalar.append(f"br label %{self.again}")
         w.place(self.again)
 
-    def check(self, addresses: Symbol, mask: Symbol, size_bytes: int, is_write: bool) -> Place:
-        """Lanes whose addresses are in the range of a new site go there; the others are noted."""
+    def _site(self) -> str:
         w = self.w
         sites = field(w, "%table", SITES, is_pointer=True)
-        site = w.say(f"getelementptr [{SITE_WORDS} x i64], ptr {sites}, i64 {self.next_site}", False, "site")
         self.next_site += 1
+        return w.say(
+            f"getelementptr [{SITE_WORDS} x i64], ptr {sites}, i64 {self.next_site - 1}", False, "site"
+        )
+
+    def known(self, size_bytes: int, is_write: bool) -> Bounds:
+        """A new site, and the range that addresses were in last time."""
+        site = self._site()
         self.sites.append((site, size_bytes, is_write))
-        start, limit, delta = (w.symbol_of(field(w, site, n), np.uint64) for n in (START, LIMIT, DELTA))
-        return self._within(site, w.as_symbol(addresses, np.uint64), mask, start, limit, delta)
+        return Bounds(site, *(field(self.w, site, number) for number in (START, LIMIT, DELTA)))
+
+    def part(self, base: str, limit: str) -> Bounds:
+        """A new site, and a part of memory that is the wave's or its workgroup's, whose addresses begin at 0."""
+        site = self._site()
+        self.strays.append(site)
+        return Bounds(site, "0", limit, base)
+
+    def check(self, addresses: Symbol, mask: Symbol, size_bytes: int, is_write: bool) -> Place:
+        """Lanes whose addresses are in the range of a new site go there; the others are noted."""
+        return self._within(self.known(size_bytes, is_write), addresses, mask)
 
     def inside(self, addresses: Symbol, mask: Symbol, base: str, limit: str) -> Place:
         """Lanes whose addresses are below `limit` go there, counted from `base` on."""
-        w = self.w
-        sites = field(w, "%table", SITES, is_pointer=True)
-        site = w.say(f"getelementptr [{SITE_WORDS} x i64], ptr {sites}, i64 {self.next_site}", False, "site")
-        self.next_site += 1
-        self.strays.append(site)
-        zero, last, delta = (w.symbol_of(text, np.uint64) for text in ("0", limit, base))
-        return self._within(site, w.as_symbol(addresses, np.uint64), mask, zero, last, delta)
+        return self._within(self.part(base, limit), addresses, mask)
 
-    def _within(
-        self, site: str, at: Symbol, mask: Symbol, start: Symbol, limit: Symbol, delta: Symbol
-    ) -> Place:
+    def take(self, bounds: Bounds, addresses: Symbol, mask: Symbol, words: int) -> list[str]:
+        """Words of the lanes whose addresses are within bounds, by a function of loads.py; the others are noted."""
         w = self.w
+        kind, at = loads.kind(words), w.wide(w.as_symbol(addresses, np.uint64))
+        limits = f"ptr {bounds.site}, i64 {bounds.start}, i64 {bounds.limit}, i64 {bounds.delta}"
+        found = w.say(f"call {kind} {loads.name(words)}({limits}, {V64} {at}, {V1} {w.wide(mask)})", True)
+        if words == 1:
+            return [found]
+        return [w.say(f"extractvalue {kind} {found}, {word}", True) for word in range(words)]
+
+    def _within(self, bounds: Bounds, addresses: Symbol, mask: Symbol) -> Place:
+        w, site, at = self.w, bounds.site, self.w.as_symbol(addresses, np.uint64)
+        start, limit, delta = (w.symbol_of(text, np.uint64) for text in bounds[1:])
         wide, on, number = w.wide(at), w.wide(mask), w.fresh("p")[1:]
         w.vector += [
             f"%{number}o = sub {V64} {wide}, {w.wide(start)}",

@@ -114,6 +114,11 @@ class Symbol(NDArrayOperatorsMixin):
         )
         return made
 
+    def lookup(self, values: Any) -> Symbol:
+        """What a table of float32 has at this place. Raises NotTraced."""
+        made: Symbol = self.writer.lookup(self, values)
+        return made
+
     def any(self, axis: Any = None) -> bool:
         """Perhaps."""
         return True

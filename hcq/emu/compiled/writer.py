@@ -13,6 +13,7 @@ registers that it changed are written to the wave's memory, and masks become bit
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -43,6 +44,9 @@ class Writer:
         self.stores: dict[int, str] = {}  # vector registers that the loop has changed, by their offset
         self.loads: dict[int, str] = {}  # and those whose value it knows
         self.temporaries = 0
+        self.tables: dict[str, str] | None = (
+            None  # constants of the module, by name; None: there is no room for any
+        )
 
     # -- lines
 
@@ -292,6 +296,21 @@ class Writer:
     def picked(self, x: Symbol, index: Symbol) -> Symbol:
         """For each lane the number of another one. Raises NotTraced."""
         raise NotTraced("some of the lanes")
+
+    def lookup(self, codes: Symbol, values: Any) -> Symbol:
+        """For each lane the float32 that a table has at this place. Raises NotTraced."""
+        if self.tables is None or values.dtype != np.float32 or len(values) & (len(values) - 1):
+            raise NotTraced("numbers from a table")
+        bits = values.view(np.uint32)
+        name = f"@table{hashlib.sha256(bits.tobytes()).hexdigest()[:16]}"
+        numbers = ", ".join(f"i32 {int(one)}" for one in bits)
+        self.tables[name] = f"{name} = internal constant [{len(bits)} x i32] [{numbers}]"
+        size, u64 = self.width, np.dtype(np.uint64)
+        place = self.binary("and", u64, self.convert(codes, u64), np.array([len(bits) - 1], u64))
+        at = self.say(f"getelementptr i32, ptr {name}, <{size} x i64> {self.wide(place)}", True)
+        on, zero = f"<{size} x i1> splat (i1 true)", f"<{size} x i32> zeroinitializer"
+        gather = f"@llvm.masked.gather.v{size}i32.v{size}p0(<{size} x ptr> {at}, i32 4, {on}, {zero})"
+        return self.symbol(f"call <{size} x i32> {gather}", np.dtype(np.uint32), True).view(np.float32)
 
     # -- masks
 

@@ -64,6 +64,10 @@ class SmallFloat:
 
     def widen(self, codes: Array) -> Array:
         """float32 of codes; bits above them do not matter."""
+        traced = getattr(codes, "lookup", None)  # compiled shader cores look it up in a table of their own
+        if traced is not None:
+            looked: Array = traced(self.values)
+            return looked
         found: Array = self.values[codes & codes.dtype.type(len(self.values) - 1)]
         return found
 

@@ -26,5 +26,6 @@ Instructions
 Running
     program.py           code decoded once, compiled into blocks of steps
     machine.py           batches of resident waves part at branches, meet again, wait at barriers, and stop
+    native.py            waves as machine code; native_text.py: the code; native_launch.py: whole launches
     run.py               run_dispatch: from a grid to resident waves
 """

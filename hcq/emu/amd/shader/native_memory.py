@@ -26,13 +26,15 @@ from hcq.emu.amd.shader.memory_ops import Buffer, address_of, atomic_returns
 from hcq.emu.amd.shader.operands import Context, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import BOOL, U32, U64, Mask, SymbolicBatch
-from hcq.emu.compiled import accesses
-from hcq.emu.compiled.accesses import V1, V32, V64, Attempt, Place
+from hcq.emu.compiled import accesses, loads
+from hcq.emu.compiled.accesses import Attempt, Place
 from hcq.emu.compiled.accesses import field as table_field
+from hcq.emu.compiled.loads import V1, V32, V64
 from hcq.emu.compiled.symbols import NotTraced, Symbol, llvm_type
 from hcq.emu.compiled.writer import WIDTH, Writer
 
 Stop = Callable[[], list[str]]
+LOADS = ("GLOBAL", "FLAT", "DS", "SCRATCH", "MUBUF")
 
 
 @dataclass
@@ -102,27 +104,77 @@ class MemoryText:
         if move is None:
             return False
         function = self._function(move.access.atomic, move.kind) if move.access.atomic is not None else ""
+        if move.access.verb == "load":
+            self.load_all([ctx], b, stop)
+            return True
         b.close()
         attempt = Attempt(b.writer, self.sites)
         reached = [self._reach(ctx, b, attempt, move, offset) for offset in move.offsets]
         self.sites = attempt.next_site
-        if move.access.verb == "load":
-            _load(ctx, b, attempt, move, reached, stop)
-        elif move.access.verb == "store":
+        if move.access.verb == "store":
             _store(ctx, b, attempt, move, reached, stop)
         else:
             _modify(b, attempt, move, reached[0], function, stop)
         b.lanes_now = None
         return True
 
+    def registers_of_load(self, ctx: Context) -> tuple[set[int], set[int]] | None:
+        """The vector registers that a load reads, and those that it writes; None for what is no load."""
+        move = move_of(ctx) if ctx.inst.format in LOADS else None
+        if move is None or move.access.verb != "load" or move.vdst is None:
+            return None
+        fields = ctx.inst.fields
+        first = [fields[name] for name in ("addr", "vaddr") if name in fields]
+        read = {register + word for register in first for word in range(2)}
+        count = len(move.offsets) * move.access.words
+        return read, set(range(move.vdst, move.vdst + count))
+
+    def load_all(self, contexts: list[Context], b: SymbolicBatch, stop: Stop) -> None:
+        """Write several loads, none of which needs what another loads: one segment checks and fetches all."""
+        b.close()
+        attempt = Attempt(b.writer, self.sites)
+        parts = []
+        for ctx in contexts:
+            move = move_of(ctx) if ctx.inst.format in LOADS else None
+            if move is not None:
+                parts.append((move, *self._fetch(ctx, b, attempt, move)))
+        self.sites = attempt.next_site
+        attempt.end(stop())
+        for move, bits, rows in parts:
+            _deliver(b, move, bits, rows)
+            b.lanes_now = None
+
+    def _fetch(self, ctx: Context, b: SymbolicBatch, attempt: Attempt, move: Move) -> tuple[str, list[str]]:
+        """What a load finds, kept for the next segment; and the bits of its mask, where it has one of its own."""
+        access, w, rows, bits = move.access, b.writer, [], ""
+        is_whole = access.bits >= 32 and access.words in loads.WORDS and move.kind in ("memory", "lds")
+        for offset in move.offsets:
+            if not is_whole:
+                reached = self._reach(ctx, b, attempt, move, offset)
+                bits = reached.bits
+                texts = [_narrowed(w, access, reached, text) for text in _fetched(b, move, reached.place)]
+            elif move.kind == "lds":
+                addresses = _in_workgroup(ctx, b, offset)
+                bounds = attempt.part(*_within(w, "%shared", accesses.SHARED_BYTES, 4 * access.words))
+                texts = attempt.take(bounds, addresses, b.lanes, access.words)
+            else:
+                addresses = w.as_symbol(address_of(ctx)(b), U64)  # type: ignore[arg-type]
+                bounds = attempt.known(4 * access.words, False)
+                texts = attempt.take(bounds, addresses, b.lanes, access.words)
+            if is_whole:
+                self.module[loads.name(access.words)] = loads.text(access.words)
+            for text in texts:
+                row = b.temporary()
+                accesses.spill(w, row, V32, text)
+                rows.append(row)
+        return bits, rows
+
     def _reach(self, ctx: Context, b: SymbolicBatch, attempt: Attempt, move: Move, offset: int) -> Reached:
         """Where the lanes go with one element."""
         w, access, size = b.writer, move.access, move.access.bits // 8
         mask, bits, left = b.lanes, "", None  # left: lanes for which the interpreter carries it out
         if move.kind == "lds":
-            added = offset16(ctx) if offset < 0 else np.uint64(offset)
-            own: Any = b.u32[ctx.inst.fields["addr"]].astype(U64)
-            addresses: Any = (own + added) & np.uint64(0xFFFFFFFF)
+            addresses: Any = _in_workgroup(ctx, b, offset)
         elif move.kind == "buffer":
             addresses, room = Buffer(ctx, access).reach(b)  # type: ignore[arg-type]
             inside = room >= np.uint64(size)
@@ -206,28 +258,30 @@ def _fetched(b: SymbolicBatch, move: Move, place: Place) -> list[str]:
     return found
 
 
-def _load(
-    ctx: Context, b: SymbolicBatch, attempt: Attempt, move: Move, reached: list[Reached], stop: Stop
-) -> None:
+def _in_workgroup(ctx: Context, b: SymbolicBatch, offset: int) -> Symbol:
+    """Addresses in LDS."""
+    added = offset16(ctx) if offset < 0 else np.uint64(offset)
+    own: Any = b.u32[ctx.inst.fields["addr"]].astype(U64)
+    return b.writer.as_symbol((own + added) & np.uint64(0xFFFFFFFF), U64)
+
+
+def _narrowed(w: Writer, access: Access, one: Reached, text: str) -> str:
+    """The bytes that are asked for, of the word around them."""
+    if access.bits >= 32:
+        return text
+    shift = (one.addresses & np.uint64(3)).astype(U32) << np.uint32(3)
+    value: Any = (Symbol(w, text, U32, True) >> shift) & np.uint32((1 << access.bits) - 1)
+    if access.signed:
+        top = np.uint32(1 << access.bits - 1)
+        value = (value ^ top) - top
+    return str(value.text)
+
+
+def _deliver(b: SymbolicBatch, move: Move, bits: str, rows: list[str]) -> None:
     w, access = b.writer, move.access
-    rows = []
-    for one in reached:
-        for text in _fetched(b, move, one.place):
-            if access.bits < 32:
-                shift = (one.addresses & np.uint64(3)).astype(U32) << np.uint32(3)
-                value: Any = (Symbol(w, text, U32, True) >> shift) & np.uint32((1 << access.bits) - 1)
-                if access.signed:
-                    top = np.uint32(1 << access.bits - 1)
-                    value = (value ^ top) - top
-                text = value.text
-            row = b.temporary()
-            accesses.spill(w, row, V32, text)
-            rows.append(row)
-    attempt.end(stop())
     assert move.vdst is not None
     for number, row in enumerate(rows):
         found: Any = Symbol(w, accesses.unspill(w, row, V32), U32, True)
-        bits = reached[0].bits
         if bits:  # what is out of a buffer's range reads 0
             found = w.select(w.mask_of(bits), found, np.zeros(1, np.uint32))
         if access.half is not None and access.clears:
@@ -364,24 +418,40 @@ def _atomic_text(name: str, atomic: Atomic, is_shared: bool) -> str:
 
 
 def _scalar_load(ctx: Context, b: SymbolicBatch, stop: Stop) -> None:
-    """Words from memory to scalar registers."""
+    """Words from memory to scalar registers, or one byte or half word; 0 where a descriptor's range ends."""
     name, fields = ctx.inst.name, ctx.inst.fields
-    words = LOAD_WORDS.get(name[7:]) if name.startswith("s_load_") else None
+    is_buffer = name.startswith("s_buffer")
+    kind = name.rpartition("_")[2]
+    words = LOAD_WORDS.get(kind)
+    bits = 32 if words is not None else int(kind[1:])
+    size = 4 * words if words is not None else bits // 8
     first, sdata = 2 * fields["sbase"], fields["sdata"]
-    if words is None or sdata + words > VCC_HI + 1:
-        raise NotTraced("scalar loads of less than a word, and through descriptors")
+    if sdata + (words or 1) > VCC_HI + 1:
+        raise NotTraced("scalar loads to what is no scalar register")
     w = b.writer
     base: Any = scalar64(ctx, first)(b)  # type: ignore[arg-type]
     offset: Any = offset_of(ctx)(b)  # type: ignore[arg-type]
-    address = w.as_symbol((base + offset) & ~np.uint64(3), U64)
+    if is_buffer:
+        base = base & np.uint64(0xFFFFFFFFFFFF)
+    address = w.as_symbol((base + offset) & ~np.uint64(min(size, 4) - 1), U64)
+    inside = w.as_symbol(offset + np.uint64(size) <= b.scalar(first + 2), BOOL) if is_buffer else None
     if w.vector or b.pending:
         b.close()
-    there = w.say(f"call i64 @host(ptr %table, i64 {address.text}, i64 {4 * words})", False)
+    there = w.say(f"call i64 @host(ptr %table, i64 {address.text}, i64 {size})", False)
     none = w.say(f"icmp eq i64 {there}, 0", False)
+    if inside is not None:
+        none = w.say(f"and i1 {none}, {inside.text}", False)
     tag = f"{w.fresh('s')[1:]}"
     w.scalar += [f"br i1 {none}, label %leave{tag}, label %pass{tag}", f"leave{tag}:", *stop()]
     w.place(f"pass{tag}")
     where = w.say(f"inttoptr i64 {there} to ptr", False)
+    if inside is not None:
+        where = w.say(f"select i1 {inside.text}, ptr {where}, ptr @nothing", False)
+    if words is None:
+        found = w.say(f"load i{bits}, ptr {where}, align 1", False)
+        verb = "sext" if kind[0] == "i" else "zext"
+        b.set_scalar(sdata, w.symbol(f"{verb} i{bits} {found} to i32", U32, False))
+        return
     for word in range(words):
         at = w.say(f"getelementptr i32, ptr {where}, i64 {word}", False)
         b.set_scalar(sdata + word, w.symbol(f"load i32, ptr {at}, align 4", U32, False))

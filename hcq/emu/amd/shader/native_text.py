@@ -37,6 +37,8 @@ from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 CLOCKS = {"s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
+WAITS = {"s_waitcnt", "s_clause", "s_nop", "s_delay_alu", "s_wait_loadcnt", "s_wait_dscnt"}  # nothing is done
+MOST_TOGETHER = 24  # loads whose addresses are checked together
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, ShaderFault, UsageError)
 
 
@@ -47,6 +49,7 @@ class Translator:
         self.program, self.mode, self.registers = program, Mode(mode), registers
         self.text = Text()
         self.writer = Writer(program.wave_size)
+        self.writer.tables = {}
         self.memory, self.matrices = MemoryText(), MatrixText(program.wave_size)
         self.temporaries = 0
 
@@ -176,8 +179,14 @@ class Translator:
             if inst.name in BRANCHES:
                 tail = self._branch(inst, length)
                 break
-            done = length - 1
-            self._trace(self._context(inst), functools.partial(self._stop, pc, done))
+            stop = functools.partial(self._stop, pc, length - 1)
+            together = self._loads_from(pc)
+            if together:
+                self.memory.load_all([self._context(one) for one in together], self.batch, stop)
+                length += len(together) - 1
+                pc = together[-1].next_pc
+                continue
+            self._trace(self._context(inst), stop)
             pc = inst.next_pc
         self.batch.close()
         flushed = self.batch.flushed()
@@ -186,6 +195,29 @@ class Translator:
         lines = [*head, *w.done, *flushed, *tail]
         w.done = []
         return lines
+
+    def _loads_from(self, pc: int) -> list[Instruction]:
+        """Loads in a row, none of which needs what an earlier one loads: their addresses are checked together."""
+        found: list[Instruction] = []
+        loaded: set[int] = set()
+        program, length = self.program, 0
+        while length < MOST_TOGETHER and (inst := program.instructions.get(pc)) is not None:
+            if not self.can.get(pc) or (length and pc in program.leaders):
+                break
+            length += 1
+            pc = inst.next_pc
+            if inst.name in WAITS:
+                if found:
+                    found.append(inst)
+                continue
+            registers = self.memory.registers_of_load(self._context(inst))
+            if registers is None or registers[0] & loaded:
+                break
+            loaded |= registers[1]
+            found.append(inst)
+        while found and found[-1].name in WAITS:
+            found.pop()
+        return found if sum(one.name not in WAITS for one in found) > 1 else []
 
     def _branch(self, inst: Instruction, length: int) -> list[str]:
         """A conditional branch."""
@@ -309,11 +341,13 @@ class Translator:
                 *(
                     text
                     for name, text in accesses.SOMETIMES.items()
-                    if any(f"{name}(" in one for one in blocks)
+                    if any(f"{name}(" in one for one in lines)
                 ),
                 *intrinsics,
                 *matrices.values(),
                 *self.memory.module.values(),
+                "@nothing = internal constant [16 x i32] zeroinitializer",
+                *(self.writer.tables or {}).values(),
                 self._behind_barriers(),
                 'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
                 "start:",

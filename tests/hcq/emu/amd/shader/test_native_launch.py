@@ -209,3 +209,60 @@ def test_a_fault_in_a_later_workgroup_names_it(way: str) -> None:
             grid=GRID,
             block=(64, 1, 1),
         )
+
+
+PLACES = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @places(ptr addrspace(1) %in, ptr addrspace(1) %index, ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %ip = getelementptr i32, ptr addrspace(1) %index, i32 %t
+  %i = load i32, ptr addrspace(1) %ip
+  %is = icmp sge i32 %i, 0
+  br i1 %is, label %go, label %done
+go:
+  %p = getelementptr TYPE, ptr addrspace(1) %in, i32 %i
+  %x = load TYPE, ptr addrspace(1) %p, align 4
+  %to = getelementptr TYPE, ptr addrspace(1) %out, i32 %t
+  store TYPE %x, ptr addrspace(1) %to, align 4
+  br label %done
+done:
+  ret void
+}
+"""
+LANES = np.arange(64)
+WHERE = {
+    "a row": LANES,
+    "halves of rows": LANES % 8 + LANES // 8 * 24,
+    "one place": np.full(64, 5),
+    "a place of each half": LANES // 8 * 3,
+    "rows with edges": np.where(LANES % 8 == 0, 0, LANES + 9),
+    "anywhere": LANES * 37 % 101,
+    "backwards": 63 - LANES,
+    "the first one": LANES * 0,
+    "some lanes off": np.where(LANES % 5 == 1, -1, LANES),
+    "one lane on": np.where(LANES == 17, 3, -1),
+    "up to the end": LANES + 192,
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("words", [1, 2, 3, 4])
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_loads_of_lanes_find_what_lies_there(arch: str, words: int, where: str) -> None:
+    use("always")
+    kernel = Loaded(PLACES.replace("TYPE", "i32" if words == 1 else f"<{words} x i32>"), arch)
+    step = 4 if words == 3 else words
+    data = np.random.default_rng(words).integers(0, 1 << 32, (256, step), np.uint32)
+    index, out = WHERE[where].astype(np.int32), np.zeros((64, step), np.uint32)
+    kernel.run("places", [data, index, out], block=(64, 1, 1))
+    is_on = index >= 0
+    assert (out[is_on, :words] == data[index[is_on], :words]).all()
+    assert not out[~is_on].any()
+
+
+def test_a_load_beyond_the_end_is_a_fault_of_that_lane() -> None:
+    use("always")
+    kernel = Loaded(PLACES.replace("TYPE", "i32"), "gfx1100")
+    with pytest.raises(PageFault, match=r"read of 4 bytes .*work-item \(60, 0, 0\)"):
+        data, out = np.zeros(60, np.uint32), np.zeros(64, np.uint32)
+        kernel.run("places", [data, LANES.astype(np.int32), out], block=(64, 1, 1))
