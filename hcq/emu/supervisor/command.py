@@ -36,6 +36,7 @@ READ_HERE = (
     "HCQ_REPORT",
     "HCQ_REPORT_DIR",
     "HCQ_EMU_COMPILED",
+    "HCQ_EMU_THREADS",
     "HCQ_DEBUG",
     "HCQ_CACHE_DIR",
     "HCQ_TIMEOUT_MS",
