@@ -34,7 +34,7 @@ def both(text: str, groups: int, threads: int, *data: NDArray[np.uint8]) -> list
     (kernel,) = source.kernels.values()
     first, second = ([one.copy() for one in data] for _ in range(2))
     Program(source, kernel).interpret((groups, 1, 1), (threads, 1, 1), dict(enumerate(first)))
-    Compiled(kernel, write(source, kernel)).run((groups, 1, 1), (threads, 1, 1), second)
+    Compiled(kernel, write(source, kernel, (threads, 1, 1))).run((groups, 1, 1), second)
     for a, b in zip(first, second):
         np.testing.assert_array_equal(a, b)
     return second
@@ -233,7 +233,7 @@ def test_each_thread_knows_its_place_in_three_dimensions() -> None:
     (kernel,) = source.kernels.values()
     first, second = (np.zeros(4 * 12 * 60, np.uint8) for _ in range(2))
     Program(source, kernel).interpret((2, 3, 2), (5, 4, 3), {0: first})
-    Compiled(kernel, write(source, kernel)).run((2, 3, 2), (5, 4, 3), [second])
+    Compiled(kernel, write(source, kernel, (5, 4, 3))).run((2, 3, 2), [second])
     np.testing.assert_array_equal(first, second)
     words = first.view(np.uint32)
     assert words[-1] == 9 + 100 * 11 + 10000 * 5 + 1000000 + 4 + 3 + 2
@@ -271,7 +271,7 @@ def test_a_thread_that_leaves_its_buffer_leaves_the_memory_beside_it_alone() -> 
     (kernel,) = source.kernels.values()
     memory = np.zeros(4 * 64, np.uint8)
     with pytest.raises(KernelFault, match=r"k: writes out\[32\] of 32 elements of int32"):
-        Compiled(kernel, write(source, kernel)).run((2, 1, 1), (32, 1, 1), [memory[:128], ints(0), ints(0)])
+        Compiled(kernel, write(source, kernel, (32, 1, 1))).run((2, 1, 1), [memory[:128], ints(0), ints(0)])
     assert memory[:128].view(np.int32).tolist() == [1] * 32
     assert not memory[128:].any()
 
@@ -286,6 +286,6 @@ def test_races_are_found_after_so_many_barriers_that_counting_begins_again(
     source = parse(text.replace(f"t[i] = j; {BARRIER}", "t[i] = j;"))
     (kernel,) = source.kernels.values()
     with pytest.raises(KernelFault, match="a race"):
-        Compiled(kernel, write(source, kernel)).run(
-            (1, 1, 1), (32, 1, 1), [ints(*[0] * 32), ints(0), ints(0)]
+        Compiled(kernel, write(source, kernel, (32, 1, 1))).run(
+            (1, 1, 1), [ints(*[0] * 32), ints(0), ints(0)]
         )
