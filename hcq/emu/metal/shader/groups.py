@@ -23,10 +23,11 @@ import numpy as np
 
 from hcq.emu.compiled.symbols import NotTraced, llvm_type
 from hcq.emu.compiled.writer import declarations
+from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.lanes import BOOLEAN, Site
 from hcq.emu.metal.shader.machine import SIMD, UNTOUCHED
-from hcq.emu.metal.shader.meetings import returns_early
+from hcq.emu.metal.shader.meetings import returns_early, size
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.pieces import SLOT_UNIT, Given, Key, Piece, Size, Variable
 from hcq.emu.metal.shader.statements import Statements
@@ -39,7 +40,8 @@ ARGUMENTS = ("first", "last", "grid_x", "grid_y", "grid_z")
 FAULT = len(ARGUMENTS)  # of the words of a launch: whether there is one, the site and its index
 SCRATCH = FAULT + 3  # where its memory begins
 TABLE = SCRATCH + 1  # and from here on, where each memory begins, and its bytes
-WIDEST, SHORT = 128, 24  # threads that run as one vector, of a kernel of so few statements
+SHORT = 24  # statements of a kernel that runs more threads as one vector:
+WIDER, WIDEST = 128, 256  # so many, or more where it has a loop without accesses
 
 
 @dataclass(frozen=True)
@@ -63,25 +65,24 @@ def write(source: Source, kernel: Function, block: Size) -> Code:
     known: list[Touched] | None = None
     width = _width(source, kernel, prod(block))
     while True:
-        before = len(varying)
         made = _Groups(source, kernel, width, block, varying, known)
         try:
             code = made.code()
         except NotTraced as problem:
             raise NotCompiled(str(problem)) from problem
-        if len(varying) == before and made.touched() == known:
+        if not made.is_wrong and (not made.shared or made.touched() == known):
             return code
         known = made.touched()
 
 
 def _width(source: Source, kernel: Function, threads: int) -> int:
     """Threads that run as one vector: more of a short kernel, whose numbers stay in registers."""
-    count = (
-        len(repr((kernel.body, source.functions if "Call" in repr(kernel.body) else ())).split("line=")) - 1
-    )
-    if count > SHORT or PRODUCT in repr(kernel.body) or threads % WIDEST:
+    bodies = [kernel.body, *(one.body for one in source.functions.values())]
+    if sum(size(body) for body in bodies) > SHORT or PRODUCT in repr(kernel.body):
         return SIMD
-    return WIDEST
+    computes = any(isinstance(one, syntax.For) and "Index(" not in repr(one) for one in kernel.body)
+    fitting = (one for one in (WIDEST, WIDER) if not threads % one and (computes or one == WIDER))
+    return next(fitting, SIMD)
 
 
 class _Groups(Statements):
@@ -114,10 +115,8 @@ class _Groups(Statements):
         self.next_epoch()
         if returns_early(self.kernel.body):
             live = self.variable_of("live", BOOL, self.kernel)
-            self.varying.add(live.key)
             self.enter()
-            if not live.is_uniform:
-                self.put(live, self.w.constant(True, BOOLEAN))
+            self.put(live, self.vector_of(self.w.constant(True, BOOLEAN)))
             self.leave()
             self.live = live
         self.statements(self.kernel.body)

@@ -1,7 +1,7 @@
 """Meetings: which statements have a barrier inside, that all threads of a group must reach together, or a return.
 
 In       statements of a kernel or of a function
-Out      whether threads meet in them; whether one of them may return before the end
+Out      whether threads meet in them; whether one of them may return before the end; how many they are
 Changes  nothing
 Next     statements.py (who asks)
 """
@@ -37,6 +37,11 @@ def returns(body: list[Statement]) -> bool:
 def returns_early(body: list[Statement]) -> bool:
     """Whether a statement but for the last one returns."""
     return returns(body[:-1]) or any(returns(_inside(one)) for one in body[-1:])
+
+
+def size(body: list[Statement]) -> int:
+    """How many statements these are, with those inside."""
+    return sum(1 + size(_inside(one)) for one in body)
 
 
 def _inside(one: Statement) -> list[Statement]:

@@ -9,8 +9,8 @@ A Piece is a loop over the threads of the group, `width` at a time. What threads
 slots; what they need in one piece only stays in registers of the host. Where all threads of a group fit into one
 vector there are no slots.
 
-A variable is one number for all threads until something else is put into it. That shows only when the text has been
-written: then it is written again (groups.py), and `varying` remembers.
+A variable is one number for all threads until something else is put into it. Where it was used before, the text is written
+again (groups.py), and `varying` remembers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Size = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Variable(Value):
+class Variable(Value):  # is_uniform alone may change, by `part`
     """A variable of threads; its text is its name.
 
     key      what it is in the tree, the same whenever the text is written
@@ -44,6 +44,10 @@ class Variable(Value):
     key: Key = ()
     is_uniform: bool = False
     level: int = 0
+
+    def part(self) -> None:
+        """From now on each thread has its own."""
+        object.__setattr__(self, "is_uniform", False)
 
     def cells(self) -> list[str]:
         """The names of its numbers."""
@@ -73,10 +77,12 @@ class Pieces(Lanes):
         self.threads = int(np.prod(block))
         self.vectors = -(-self.threads // width)
         self.varying = varying
+        self.is_wrong = False  # what was written before it was known that threads part
         self.outer = self.w.lines  # those around threads, with the name of a piece where threads run
         self.pieces: dict[str, Piece] = {}
         self.piece: Piece | None = None
         self.variables: list[Variable] = []
+        self.touched_variables: set[Variable] = set()
         self.path: Key = ()  # the calls of functions that are written here
         self.level = self.levels = 0
         self.live: Variable | None = None  # the threads that have not ended
@@ -132,6 +138,7 @@ class Pieces(Lanes):
 
     def place_of(self, one: Variable, cell: str, is_written: bool) -> str:
         """Where a number of a variable is now."""
+        self.touched_variables.add(one)
         if self.piece is None:
             if not one.is_uniform:
                 raise NotCompiled("threads that part around a barrier")
@@ -145,7 +152,8 @@ class Pieces(Lanes):
         is_masked = self.mask is not None and self.level != one.level
         if one.is_uniform and (is_masked or any(each.is_vector for each in values)):
             self.varying.add(one.key)
-            return  # the text is written again
+            self.is_wrong = self.is_wrong or one in self.touched_variables
+            one.part()
         if is_masked:
             assert self.mask is not None
             old = self.got(one).text

@@ -154,12 +154,12 @@ class Statements(Exchanges):
             self.mask = self.both_of(self.mask, condition)
             assert self.mask is not None
             kind, cell = self.kind(BOOLEAN), left.cells()[0]
-            if not left.is_uniform:
-                self.say(f"store {kind} {self.w.wide(self.mask)}, ptr {self.place_of(left, cell, True)}")
+            self.say(f"store {kind} {self.w.wide(self.mask)}, ptr {self.place_of(left, cell, True)}")
             self.fork(self.some(self.mask), body, after)
         else:
             if condition.is_vector:
                 self.varying.add(own)
+                self.is_wrong = True
             self.fork("true" if condition.is_vector else condition.text, body, after)
         self.label(body)
         self.statements(it.body)
