@@ -8,21 +8,47 @@ Next     groups.py (the text), program.py (who decides whether a kernel is compi
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from hcq import config
 from hcq.emu.compiled import assemble
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
 from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, SCRATCH, TABLE, Code
 from hcq.emu.metal.shader.machine import ACCESSES
+from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.pieces import SLOT_UNIT, Size
 from hcq.emu.metal.shader.syntax import Function
 from hcq.system import native
+from hcq.system.cache import DiskCache
 
+MARKS = "emu-metal-marks"  # kernels that were compiled once: another process does not wait until they are worth it
 MOST_BYTES = 1 << 31  # of a memory: indices have 32 bits
+
+
+def _mark(source: Source, kernel: Function, block: Size) -> str:
+    return f"{hashlib.sha256(source.text.encode()).hexdigest()} {kernel.name} {block}"
+
+
+def was_compiled(source: Source, kernel: Function, block: Size) -> bool:
+    """Whether a process has compiled it, and the disk cache remembers that."""
+    return DiskCache().get(MARKS, _mark(source, kernel, block)) is not None
+
+
+def remember(source: Source, kernel: Function, block: Size) -> None:
+    """It is compiled."""
+    DiskCache().put(MARKS, _mark(source, kernel, block), b"compiled")
+
+
+def say(kernel: Function, what: str) -> None:
+    """HCQ_DEBUG=code names what is compiled, and what is interpreted and why."""
+    if "code" in config.current().debug:
+        sys.stderr.write(f"hcq: {kernel.name} is {what}\n")
 
 
 class Compiled:

@@ -27,7 +27,7 @@ from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.lanes import BOOLEAN, Site
 from hcq.emu.metal.shader.machine import SIMD, UNTOUCHED
-from hcq.emu.metal.shader.meetings import returns_early, size
+from hcq.emu.metal.shader.meetings import returns_early, statement_count
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.pieces import SLOT_UNIT, Given, Key, Piece, Size, Variable
 from hcq.emu.metal.shader.statements import Statements
@@ -78,7 +78,7 @@ def write(source: Source, kernel: Function, block: Size) -> Code:
 def _width(source: Source, kernel: Function, threads: int) -> int:
     """Threads that run as one vector: more of a short kernel, whose numbers stay in registers."""
     bodies = [kernel.body, *(one.body for one in source.functions.values())]
-    if sum(size(body) for body in bodies) > SHORT or PRODUCT in repr(kernel.body):
+    if sum(statement_count(body) for body in bodies) > SHORT or PRODUCT in repr(kernel.body):
         return SIMD
     computes = any(isinstance(one, syntax.For) and "Index(" not in repr(one) for one in kernel.body)
     fitting = (one for one in (WIDEST, WIDER) if not threads % one and (computes or one == WIDER))

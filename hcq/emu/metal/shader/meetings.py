@@ -39,9 +39,9 @@ def returns_early(body: list[Statement]) -> bool:
     return returns(body[:-1]) or any(returns(_inside(one)) for one in body[-1:])
 
 
-def size(body: list[Statement]) -> int:
+def statement_count(body: list[Statement]) -> int:
     """How many statements these are, with those inside."""
-    return sum(1 + size(_inside(one)) for one in body)
+    return sum(1 + statement_count(_inside(one)) for one in body)
 
 
 def _inside(one: Statement) -> list[Statement]:

@@ -9,8 +9,8 @@ A Piece is a loop over the threads of the group, `width` at a time. What threads
 slots; what they need in one piece only stays in registers of the host. Where all threads of a group fit into one
 vector there are no slots.
 
-A variable is one number for all threads until something else is put into it. Where it was used before, the text is written
-again (groups.py), and `varying` remembers.
+A variable is one number for all threads until something else is put into it. Where it was used before, the text is
+written again (groups.py), and `varying` remembers.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq.emu.metal.shader import syntax
+from hcq import config
+from hcq.emu.metal.shader import compiled, syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
@@ -45,8 +46,8 @@ WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by co
 UNKNOWN_TIMES = 8  # a loop is taken to go round, where no number says
 STEP_NS = 8000  # NumPy: a statement of a batch,
 THREAD_NS = 5.0  # and of each thread in it
-WRITTEN_NS = 100_000  # LLVM: a statement of the text, to write it as IR,
-LINE_NS = 15_000  # each line of that, to assemble it in a hurry,
+WRITTEN_NS = 200_000  # LLVM: a statement of the text, to write it as IR,
+LINE_NS = 45_000  # each line of that, to assemble it
 Size = tuple[int, int, int]
 Binding = NDArray[np.uint8] | bytes
 
@@ -69,10 +70,13 @@ class Program:
     def __init__(self, source: Source, kernel: Function, way: str = "") -> None:
         self.source, self.kernel, self.way = source, kernel, way
         self.compiled: Compiled | None = None
-        self.why_not = "interpreted, as was asked" if way == "interpreted" else ""  # it is never compiled
+        is_off = way == "interpreted" or (not way and config.current().emu_compiled == "0")
+        self.why_not = "interpreted, as was asked" if is_off else ""  # it is never compiled
         self._statements, self._steps = _count(kernel.body, source)
         self._spent_ns = 0.0
         self._code: Code | None = None
+        self._asked_for: Size | None = None
+        self._is_asked = False
         self.most_threads = kernel.most_threads
         self.shared_bytes = sum(-(-size // 16) * 16 for _, size in kernel.shared.values())
         self.table: dict[int, Entry] = {}
@@ -142,17 +146,28 @@ class Program:
         threads = prod(block)
         batches = -(-groups // max(1, BATCH // threads))
         self._spent_ns += self._steps * (STEP_NS * batches + THREAD_NS * groups * threads)
-        is_asked = self.way == "compiled"
         try:
             if self._code is not None and self._code.block != block:
                 self._code = None
-            if self._code is None and (is_asked or self._spent_ns > WRITTEN_NS * self._statements):
+            if self._asked_for != block:  # whether it is worth it is not asked again
+                self._asked_for = block
+                self._is_asked = (
+                    self.way == "compiled"
+                    or config.current().emu_compiled == "always"
+                    or compiled.was_compiled(self.source, self.kernel, block)
+                )
+            if self._code is None and (self._is_asked or self._spent_ns > WRITTEN_NS * self._statements):
                 self._code = write(self.source, self.kernel, block)
-            if self._code is not None and (is_asked or self._spent_ns > LINE_NS * self._code.lines):
+            if self._code is not None and (self._is_asked or self._spent_ns > LINE_NS * self._code.lines):
                 self.compiled = Compiled(self.kernel, self._code)
+                compiled.remember(self.source, self.kernel, block)
+                compiled.say(
+                    self.kernel, f"compiled for groups of {block[0]} x {block[1]} x {block[2]} threads"
+                )
                 self._spent_ns = 0.0
         except NotCompiled as problem:
             self.why_not = str(problem)
+            compiled.say(self.kernel, f"interpreted: {self.why_not}")
 
     def interpret(
         self,
