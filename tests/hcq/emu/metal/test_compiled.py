@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hcq import config
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.groups import write
@@ -239,7 +240,11 @@ def test_each_thread_knows_its_place_in_three_dimensions() -> None:
     assert words[-1] == 9 + 100 * 11 + 10000 * 5 + 1000000 + 4 + 3 + 2
 
 
-def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
+def test_a_kernel_is_compiled_once_it_has_been_run_often_enough_and_from_then_on_at_once(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    config.use(config.Config.read({"HCQ_CACHE_DIR": str(tmp_path)}))
+    request.addfinalizer(lambda: config.use(None))
     source = parse(HEAD + PLACES + "out[all] = p[all] + n;\n}")
     (kernel,) = source.kernels.values()
     program = Program(source, kernel)
@@ -253,6 +258,9 @@ def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
     assert ways[0] is False
     assert ways[-1] is True
     assert ways == sorted(ways)
+    other = Program(source, kernel)
+    other.run((2, 1, 1), (32, 1, 1), {0: out, 1: data, 2: number})
+    assert other.compiled is not None
 
 
 def test_what_machine_code_is_not_made_of_is_interpreted() -> None:
