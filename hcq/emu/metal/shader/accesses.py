@@ -18,6 +18,7 @@ import numpy as np
 from hcq.emu.compiled.symbols import Symbol, llvm_type
 from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.lanes import BOOLEAN, I32, I64, Site
+from hcq.emu.metal.shader.machine import SIMD
 from hcq.emu.metal.shader.threadgroup_memory import ThreadgroupMemory
 from hcq.emu.metal.shader.typed import Pointer, Value
 from hcq.emu.metal.shader.types import BOOL, SIZES
@@ -188,6 +189,13 @@ class Accesses(ThreadgroupMemory):
     def gathered(self, place: Pointer, index: Symbol, dtype: Any, mask: str) -> list[str]:
         """Numbers of threads that are not side by side."""
         n, one = self.width, self.kind(dtype)
+        if self.mask is None and n == SIMD:
+            lanes = place.kind.lanes
+            name, made = one_by_one(n, lanes, llvm_type(dtype), dtype.itemsize)
+            self.declared[name] = made
+            every = f"{{{', '.join([one] * lanes)}}}"
+            found = self.word(f"call {every} {name}(ptr %base.{place.memory}, {self.kind(I32)} {index.text})")
+            return [self.word(f"extractvalue {every} {found}, {number}") for number in range(lanes)]
         name = f"@llvm.masked.gather.v{n}{self.tail(dtype)}.v{n}p0"
         self.declared[name] = f"declare {one} {name}(<{n} x ptr>, i32, {self.kind(BOOLEAN)}, {one})"
         return [
@@ -219,3 +227,36 @@ class Accesses(ThreadgroupMemory):
     def tail(self, dtype: Any) -> str:
         """How LLVM's functions spell a type."""
         return f"f{8 * dtype.itemsize}" if dtype.kind == "f" else f"i{8 * dtype.itemsize}"
+
+
+def one_by_one(width: int, lanes: int, one: str, size: int) -> tuple[str, str]:
+    """A function that loads for one thread after the other, which is faster than a gather; its name and its text."""
+    name, many = f"@spread.{one}.{lanes}", f"<{width} x {one}>"
+    every, wide = f"{{{', '.join([many] * lanes)}}}", f"<{width * lanes} x {one}>"
+    lines = [f"define internal {every} {name}(ptr %base, <{width} x i32> %at) noinline #0 {{"]
+    rows, count = [], lanes
+    for lane in range(width):
+        lines += [
+            f"%i{lane} = extractelement <{width} x i32> %at, i64 {lane}",
+            f"%p{lane} = getelementptr {one}, ptr %base, i32 %i{lane}",
+            f"%r{lane} = load <{lanes} x {one}>, ptr %p{lane}, align {size}",
+        ]
+        rows.append(f"%r{lane}")
+    while len(rows) > 1:  # side by side
+        order = ", ".join(f"i32 {number}" for number in range(2 * count))
+        kind, joined = f"<{count} x {one}>", []
+        for a, b in zip(rows[::2], rows[1::2]):
+            joined.append(f"%s{count}.{len(joined)}")
+            lines.append(
+                f"{joined[-1]} = shufflevector {kind} {a}, {kind} {b}, <{2 * count} x i32> <{order}>"
+            )
+        rows, count = joined, 2 * count
+    found = "poison"
+    for number in range(lanes):
+        order = ", ".join(f"i32 {lanes * lane + number}" for lane in range(width))
+        lines += [
+            f"%n{number} = shufflevector {wide} {rows[0]}, {wide} poison, <{width} x i32> <{order}>",
+            f"%f{number} = insertvalue {every} {found}, {many} %n{number}, {number}",
+        ]
+        found = f"%f{number}"
+    return name, "\n".join([*lines, f"ret {every} {found}", "}"])
