@@ -244,7 +244,8 @@ def one_by_one(width: int, lanes: int, one: str, size: int) -> tuple[str, str]:
         rows.append(f"%r{lane}")
     while len(rows) > 1:  # side by side
         order = ", ".join(f"i32 {number}" for number in range(2 * count))
-        kind, joined = f"<{count} x {one}>", []
+        kind = f"<{count} x {one}>"
+        joined: list[str] = []
         for a, b in zip(rows[::2], rows[1::2]):
             joined.append(f"%s{count}.{len(joined)}")
             lines.append(
