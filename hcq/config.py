@@ -31,7 +31,7 @@ ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
-    "HCQ_EMU_COMPILED": "1: emulated GPUs of AMD and NVIDIA run hot kernels as machine code (default); always; 0: none",
+    "HCQ_EMU_COMPILED": "1: emulated GPUs run hot kernels as machine code (default); always; 0: none",
     "HCQ_EMU_THREADS": "threads that workgroups of a launch on an emulated GPU are spread over (default: our cores)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"

@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 GPUS = [f"amd:{arch}" for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942")]
 GPUS += [f"nv:sm_{number}" for number in (80, 86, 89, 90, 100, 120)]
+GPUS += ["metal:m3"]
 COPY_BYTES = 192 << 20
 THREADS = 65536
 PTX = """.version 8.3
@@ -37,6 +38,15 @@ PTX = """.version 8.3
 .address_size 64
 .visible .entry k(.param .u64 cell) { .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .f32 %f<4>; .reg .pred %p;
 mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0; ld.param.u64 %d0, [cell];
+"""
+MSL = """kernel void k(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  float b = (float)i * 1.9073486e-06f; float a = b;
+  for (int n = 0; n < 1000; ++n) {
+    a = a * b + b; a = a * b + b; a = a * b + b; a = a * b + b;
+    a = a * b + b; a = a * b + b; a = a * b + b; a = a * b + b;
+  }
+  out[i] = a;
+}
 """
 FMA = "fma.rn.f32 %f1, %f1, %f0, %f0; " * 8
 OPERATIONS = ("matmul", "matmul-512", "half-512", "elementwise", "fma-chain", "sum", "softmax", "sort")
@@ -159,12 +169,35 @@ def kernel_of(body: str) -> Callable[[], object]:
     return run
 
 
+def metal_loop() -> Callable[[], object]:
+    """The FMA loop of 64k threads in MSL: each product and each sum is rounded."""
+    import numpy as np
+
+    from hcq.emu.metal.shader.parser import parse
+    from hcq.emu.metal.shader.program import Program
+
+    source = parse(MSL)
+    program, out = (
+        Program(source, source.kernels["k"], os.environ.get("MSL_WAY", "")),
+        np.zeros(4 * THREADS, np.uint8),
+    )
+
+    def run() -> None:
+        program.run((THREADS // 256, 1, 1), (256, 1, 1), {0: out})
+
+    run()
+    return run
+
+
 WORK: dict[str, Callable[[], Callable[[], object]]] = {
     "digits": digits,
     **{name: functools.partial(tensors, name) for name in OPERATIONS},
     "copy-192M": copy,
+    "msl-fma-loop": metal_loop,
     **{name: functools.partial(kernel_of, body) for name, body in KERNELS.items()},
 }
+
+CORES = [*KERNELS, "msl-fma-loop"]  # a shader core alone
 
 
 def worker(work: str) -> int:
@@ -252,7 +285,7 @@ def measure(case: str, folders: list[Path], rounds: int, switch: str) -> str:
 
 def cases(patterns: list[str]) -> list[str]:
     """What the patterns name: work on a GPU, or of a shader core alone."""
-    every = [f"{work}@{gpu}" for work in WORK if work not in KERNELS for gpu in GPUS] + list(KERNELS)
+    every = [f"{work}@{gpu}" for work in WORK if work not in CORES for gpu in GPUS] + CORES
     return [case for case in every if any(fnmatch.fnmatch(case, pattern) for pattern in patterns)]
 
 

@@ -69,6 +69,7 @@ def _passes() -> tuple[Any, Any]:
     builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
     # not those that combine instructions: they make selections of integers again (see Writer.select)
     passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()

@@ -9,9 +9,10 @@ By NumPy, all threads at once
     translate.py    the tree as a function of Python: each statement for all threads, under a mask
     device_races.py  races in device memory (HCQ_SANITIZE=race)
     machine.py      what that function calls: memory, masks, barriers, what threads of a SIMD group exchange
-By machine code, one thread after the other
-    expressions.py  what one thread computes, as LLVM IR
-    groups.py       threads and groups around it: slots, masks, barriers, races
+By machine code, many threads as one vector
+    lanes.py        what threads compute, as LLVM IR
+    statements.py   conditions and loops, and masks where threads part
+    groups.py       threads and groups around it: pieces between barriers, slots
     compiled.py     the machine code of that, and its launch
 Both
     program.py      a kernel ready to run, either way

@@ -1,55 +1,83 @@
 """A kernel in machine code: LLVM's of the text that groups.py writes, and its launch.
 
-In       a kernel and its Code; then a grid, a block and what is bound
+In       a kernel and its Code; then a grid and what is bound
 Out      memory as the kernel leaves it; KernelFault for what a thread did, NotCompiled where there is no LLVM
-Changes  what is bound
-Next     groups.py (the text), program.py (who decides whether a kernel is compiled)
+Changes  what is bound; the disk cache, in which machine code is kept
+Next     groups.py (the text), program.py (who decides whether a kernel is compiled), hcq/emu/compiled/assemble.py
 """
 
 from __future__ import annotations
 
-import functools
+import hashlib
+import sys
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from hcq import config
+from hcq.emu.compiled import assemble
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
-from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, TABLE, Code
+from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, SCRATCH, TABLE, Code
 from hcq.emu.metal.shader.machine import ACCESSES
-from hcq.emu.metal.shader.pieces import SLOT_UNIT
+from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.pieces import SLOT_UNIT, Size
 from hcq.emu.metal.shader.syntax import Function
 from hcq.system import native
+from hcq.system.cache import DiskCache
 
-Size = tuple[int, int, int]
+MARKS = "emu-metal-marks"  # kernels that were compiled once: another process does not wait until they are worth it
+MOST_BYTES = 1 << 31  # of a memory: indices have 32 bits
+
+
+def _mark(source: Source, kernel: Function, block: Size) -> str:
+    return f"{hashlib.sha256(source.text.encode()).hexdigest()} {kernel.name} {block}"
+
+
+def was_compiled(source: Source, kernel: Function, block: Size) -> bool:
+    """Whether a process has compiled it, and the disk cache remembers that."""
+    return DiskCache().get(MARKS, _mark(source, kernel, block)) is not None
+
+
+def remember(source: Source, kernel: Function, block: Size) -> None:
+    """It is compiled."""
+    DiskCache().put(MARKS, _mark(source, kernel, block), b"compiled")
+
+
+def say(kernel: Function, what: str) -> None:
+    """HCQ_DEBUG=code names what is compiled, and what is interpreted and why."""
+    if "code" in config.current().debug:
+        sys.stderr.write(f"hcq: {kernel.name} is {what}\n")
 
 
 class Compiled:
-    """One kernel. is_best: LLVM takes its time, for code that is two to three times as fast."""
+    """One kernel, for groups of one size."""
 
-    def __init__(self, kernel: Function, code: Code, is_best: bool = True) -> None:
-        self.is_best = is_best
-        self.name = kernel.name
+    def __init__(self, kernel: Function, code: Code) -> None:
+        if not assemble.is_installed():
+            raise NotCompiled("llvmlite is not installed")
+        self.name, self.block = kernel.name, code.block
         self.memories = [one.name for one in kernel.parameters if one.kind.space]
         self.shared = {name: size for name, (_, size) in kernel.shared.items()}
         self._code = code
-        self._engine, address = _assembled(code.text, is_best)
-        self._run = native.function(address, "int(*)(void *, void *)")
+        self._assembled = assemble.Assembled(code.text)
 
-    def run(self, grid: Size, block: Size, bound: Sequence[Any]) -> None:
+    def fits(self, block: Size, bound: Sequence[Any]) -> bool:
+        """Whether it is for such groups and memories."""
+        return block == self.block and all(len(one) < MOST_BYTES for one in bound)
+
+    def run(self, grid: Size, bound: Sequence[Any]) -> None:
         """All threadgroups of a grid. bound: what each memory is. Raises KernelFault."""
-        threads = prod(block)
-        rows = -(-threads // SLOT_UNIT) * SLOT_UNIT
         launch = np.zeros(TABLE + 2 * len(bound), np.int64)
-        launch[: len(ARGUMENTS)] = (0, prod(grid), threads, rows, *grid, *block)
+        launch[: len(ARGUMENTS)] = (0, prod(grid), *grid)
         for number, data in enumerate(bound):
             launch[TABLE + 2 * number : TABLE + 2 * number + 2] = native.address_of(data), len(data)
-        scratch = np.zeros(self._code.fixed_bytes + rows * self._code.slot_bytes + SLOT_UNIT, np.uint8)
-        start = native.address_of(scratch)
-        aligned = native.pointer(-(-start // SLOT_UNIT) * SLOT_UNIT)
-        if self._run(native.pointer(native.address_of(launch)), aligned):
-            raise self._fault(int(launch[FAULT]), int(launch[FAULT + 1]), bound)
+        scratch = np.zeros(self._code.bytes + SLOT_UNIT, np.uint8)
+        launch[SCRATCH] = -(-native.address_of(scratch) // SLOT_UNIT) * SLOT_UNIT
+        self._assembled.run(native.address_of(launch))
+        if launch[FAULT]:
+            raise self._fault(int(launch[FAULT + 1]), int(launch[FAULT + 2]), bound)
 
     def _fault(self, number: int, index: int, bound: Sequence[Any]) -> KernelFault:
         site = self._code.sites[number]
@@ -70,43 +98,3 @@ class Compiled:
             fault.size_bytes = site.element_bytes
             fault.address = native.address_of(memory) + index * site.element_bytes
         return fault
-
-
-@functools.cache
-def _tools() -> tuple[Any, Any, Any]:
-    """LLVM, its passes, and what they are run with. Made once: llvmlite never frees passes."""
-    try:
-        import llvmlite.binding as llvm
-    except ImportError as problem:
-        raise NotCompiled(f"llvmlite cannot be imported: {problem}") from problem
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = _machine(llvm, True)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    return llvm, passes, builder
-
-
-def _machine(llvm: Any, is_best: bool) -> Any:
-    made = llvm.Target.from_default_triple()
-    features = llvm.get_host_cpu_features().flatten()
-    return made.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2 * is_best, jit=True
-    )
-
-
-def _assembled(text: str, is_best: bool) -> tuple[Any, int]:
-    """Machine code, and where it begins; it goes with the first of them."""
-    llvm, passes, builder = _tools()
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.verify()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-    engine = llvm.create_mcjit_compiler(module, _machine(llvm, is_best))
-    engine.finalize_object()
-    return engine, int(engine.get_function_address("run"))

@@ -9,8 +9,7 @@ Source   Metal Shading Language Specification, "Kernel Function Input Attributes
 
 A kernel is run by NumPy or by machine code, and tests hold the one against the other. To compile one takes longer than
 to interpret it a few times on little data, so a kernel is compiled once its launches have come, by estimate, to what
-that takes: in a hurry at first, and well once that has come to what it takes. Estimates are of the text and the launch,
-not of a clock: runs repeat.
+that takes. Estimates are of the text and the launch, not of a clock: runs repeat.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq.emu.metal.shader import syntax
+from hcq import config
+from hcq.emu.metal.shader import compiled, syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
@@ -46,10 +46,8 @@ WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by co
 UNKNOWN_TIMES = 8  # a loop is taken to go round, where no number says
 STEP_NS = 8000  # NumPy: a statement of a batch,
 THREAD_NS = 5.0  # and of each thread in it
-WRITTEN_NS = 100_000  # LLVM: a statement of the text, to write it as IR,
-LINE_NS = 15_000  # each line of that, to assemble it in a hurry,
-BEST_LINE_NS = 70_000  # or well
-HURRIED_NS = 1.5  # what was assembled in a hurry: a statement, of each thread
+WRITTEN_NS = 200_000  # LLVM: a statement of the text, to write it as IR,
+LINE_NS = 45_000  # each line of that, to assemble it
 Size = tuple[int, int, int]
 Binding = NDArray[np.uint8] | bytes
 
@@ -72,10 +70,13 @@ class Program:
     def __init__(self, source: Source, kernel: Function, way: str = "") -> None:
         self.source, self.kernel, self.way = source, kernel, way
         self.compiled: Compiled | None = None
-        self.why_not = "interpreted, as was asked" if way == "interpreted" else ""  # it is never compiled
+        is_off = way == "interpreted" or (not way and config.current().emu_compiled == "0")
+        self.why_not = "interpreted, as was asked" if is_off else ""  # it is never compiled
         self._statements, self._steps = _count(kernel.body, source)
         self._spent_ns = 0.0
         self._code: Code | None = None
+        self._asked_for: Size | None = None
+        self._is_asked = False
         self.most_threads = kernel.most_threads
         self.shared_bytes = sum(-(-size // 16) * 16 for _, size in kernel.shared.values())
         self.table: dict[int, Entry] = {}
@@ -122,13 +123,14 @@ class Program:
             make = following(*launch) if "init" in checks.words else Machine
             self.interpret(grid, block, bindings, self.races(grid, block, checks), make=make)
             return
-        if not self.why_not and (self.compiled is None or not self.compiled.is_best):
-            self._spend(prod(grid), prod(block))
-        if self.compiled is None:
+        places = (_index(one) for one in self.kernel.parameters)
+        bound = [bindings[index] for index in places if index is not None]
+        if not self.why_not and (self.compiled is None or self.compiled.block != block):
+            self._spend(prod(grid), block)
+        if self.compiled is None or not self.compiled.fits(block, bound):
             self.interpret(grid, block, bindings)
             return
-        places = (_index(one) for one in self.kernel.parameters)
-        self.compiled.run(grid, block, [bindings[index] for index in places if index is not None])
+        self.compiled.run(grid, bound)
 
     def races(self, grid: Size, block: Size, checks: Checks | None) -> DeviceRaces | None:
         """Who is to be told of accesses to device memory in a launch; None: nobody."""
@@ -139,24 +141,33 @@ class Program:
     def _line_of(self, line: int) -> int:
         return self.places[line - 1][0]
 
-    def _spend(self, groups: int, threads: int) -> None:
-        """Compile the kernel, or compile it better, if it would cost as much to go on as it was."""
-        if self.compiled is not None and self._code is not None:
-            self._spent_ns += self._steps * HURRIED_NS * groups * threads
-            if self._spent_ns > BEST_LINE_NS * self._code.lines:
-                self.compiled = Compiled(self.kernel, self._code)
-            return
+    def _spend(self, groups: int, block: Size) -> None:
+        """Compile the kernel if it would cost as much to go on as it was."""
+        threads = prod(block)
         batches = -(-groups // max(1, BATCH // threads))
         self._spent_ns += self._steps * (STEP_NS * batches + THREAD_NS * groups * threads)
-        is_asked = self.way == "compiled"
         try:
-            if self._code is None and (is_asked or self._spent_ns > WRITTEN_NS * self._statements):
-                self._code = write(self.source, self.kernel)
-            if self._code is not None and (is_asked or self._spent_ns > LINE_NS * self._code.lines):
-                self.compiled = Compiled(self.kernel, self._code, is_best=is_asked)
+            if self._code is not None and self._code.block != block:
+                self._code = None
+            if self._asked_for != block:  # whether it is worth it is not asked again
+                self._asked_for = block
+                self._is_asked = (
+                    self.way == "compiled"
+                    or config.current().emu_compiled == "always"
+                    or compiled.was_compiled(self.source, self.kernel, block)
+                )
+            if self._code is None and (self._is_asked or self._spent_ns > WRITTEN_NS * self._statements):
+                self._code = write(self.source, self.kernel, block)
+            if self._code is not None and (self._is_asked or self._spent_ns > LINE_NS * self._code.lines):
+                self.compiled = Compiled(self.kernel, self._code)
+                compiled.remember(self.source, self.kernel, block)
+                compiled.say(
+                    self.kernel, f"compiled for groups of {block[0]} x {block[1]} x {block[2]} threads"
+                )
                 self._spent_ns = 0.0
         except NotCompiled as problem:
             self.why_not = str(problem)
+            compiled.say(self.kernel, f"interpreted: {self.why_not}")
 
     def interpret(
         self,

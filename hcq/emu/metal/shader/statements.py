@@ -1,32 +1,64 @@
-"""Statements of one thread: those without a barrier or an exchange inside.
+"""Statements: conditions and loops, of all threads of a group, or under masks where they part.
 
 In       a statement
-Out      its lines, in the piece that runs
+Out      its lines
 Changes  the text under construction
-Next     together.py (statements inside of which threads meet), exchanges.py (where they meet)
+Next     exchanges.py (barriers), lanes.py (expressions), groups.py (the whole text)
+
+Where all threads have one condition, it is a branch. Where each has its own, threads for which it does not hold are
+masked out; a loop goes round until no thread is left in it. Around a barrier conditions are of all threads.
 """
 
 from __future__ import annotations
 
+from hcq.emu.compiled.symbols import Symbol
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import NotCompiled
-from hcq.emu.metal.shader.expressions import spelled
-from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.exchanges import Exchanges
+from hcq.emu.metal.shader.lanes import BOOLEAN
+from hcq.emu.metal.shader.meetings import meets, returns, returns_early
 from hcq.emu.metal.shader.pieces import Variable
-from hcq.emu.metal.shader.syntax import Function
-from hcq.emu.metal.shader.threadgroup_memory import ThreadgroupMemory
-from hcq.emu.metal.shader.typed import Made, Value
-from hcq.emu.metal.shader.types import Type
+from hcq.emu.metal.shader.syntax import Function, Statement
+from hcq.emu.metal.shader.typed import BARRIERS, Made, Value
+from hcq.emu.metal.shader.types import BOOL, Type
+
+PARTED = "threads that part around a barrier"
 
 
-class Statements(ThreadgroupMemory):
-    """What a thread does for itself."""
+class Statements(Exchanges):
+    """Every statement."""
 
-    def __init__(self, source: Source, kernel: Function) -> None:
-        super().__init__(source, kernel)
-        self.live: Variable | None = None
-        # of the functions around: the result, and where they end
-        self.results: list[tuple[Variable, str]] = []
+    results: list[tuple[Variable, Symbol | None]]  # of the functions around: the result, and who called
+
+    def statement(self, it: Statement) -> None:
+        if isinstance(it, syntax.If | syntax.For) and meets([it]):
+            self.leave()
+            self.branch(it) if isinstance(it, syntax.If) else self.loop(it)
+            self.leave()
+            return
+        if isinstance(it, syntax.Do) and it.value.name in BARRIERS:
+            if self.results:
+                raise NotCompiled("a function in which threads meet")
+            self.barrier()
+            return
+        self.enter()
+        match it:
+            case syntax.Declare():
+                value = None if it.value is None else self.converted(self.value(it.value), it.kind)
+                made = self.variable_of(it.name, it.kind, it)
+                zero = self.constant(0, Type(it.kind.scalar)).text
+                self.put(made, (zero,) * it.kind.lanes if value is None else value.text)
+                self.scopes[-1][it.name] = made
+            case syntax.Assign():
+                self.assign(it)
+            case syntax.If():
+                self.branch(it)
+            case syntax.For():
+                self.loop(it)
+            case syntax.Return():
+                self.give(it)
+            case syntax.Do():
+                self.product(*self.product_of(it.value))
 
     def assign(self, it: syntax.Assign) -> None:
         """To a variable, or into memory."""
@@ -41,75 +73,153 @@ class Statements(ThreadgroupMemory):
             whole = self.variable(name)
             assert isinstance(whole, Variable)
             value = self.converted(self.value(it.value), Type(whole.kind.scalar))
-            kind, before = spelled(whole.kind), self.got(whole).text
-            made = f"insertelement {kind} {before}, {spelled(value.kind)} {value.text}, i32 {number}"
-            self.put(whole, self.word(made))
+            lanes = list(self.got(whole).text)
+            lanes[number] = value.text
+            self.put(whole, tuple(lanes))
             return
         place = self.written(it.target)
         self.store(place, self.converted(self.value(it.value), place.kind))
 
+    # ------------------------------------------------------------ conditions
+
     def branch(self, it: syntax.If) -> None:
-        """Each thread for itself."""
-        yes, no, after = (self.fresh(stem) for stem in ("then", "else", "after"))
-        self.say(f"br i1 {self.truth(it.condition)}, label %{yes}, label %{no}")
-        for label, body in ((yes, it.then), (no, it.otherwise)):
-            self.label(label)
-            self.statements(body)
-            self.jump(after)
+        """One arm, or both under masks."""
+        condition, is_outside = self.truth(it.condition), self.piece is None
+        before, level, stretch = self.mask, self.level, self.stretch
+        ends = [stretch] * (not it.otherwise)
+        if condition.is_vector:
+            if is_outside:
+                raise NotCompiled(PARTED)
+            for body, held in ((it.then, condition), (it.otherwise, self.opposite(condition))):
+                if body:
+                    self.masked(body, self.both_of(before, held))
+                    self.mask, self.level = before, level
+        else:
+            yes, no, after = (self.fresh(stem) for stem in ("then", "else", "after"))
+            self.fork(condition.text, yes, no)
+            for label, body in ((yes, it.then), (no, it.otherwise)):
+                self.label(label)
+                self.stretch = stretch
+                self.statements(body)
+                ends.append(self.stretch)
+                if is_outside:
+                    self.leave()
+                self.mask = before
+                self.jump(after)
+            self.label(after)
+        for one in ends:
+            if one != self.stretch:
+                self.join(one, self.stretch)
+        if returns([it]) and self.live is not None and not is_outside:
+            self.mask = self.both_of(before, self.got(self.live).text)
+
+    def masked(self, body: list[Statement], mask: Symbol | None) -> None:
+        """Statements of some threads, if there are any."""
+        inside, after = self.fresh("inside"), self.fresh("after")
+        self.levels += 1
+        self.mask, self.level = mask, self.levels
+        self.fork(self.some(mask), inside, after)
+        self.label(inside)
+        self.statements(body)
+        self.jump(after)
         self.label(after)
 
+    # ------------------------------------------------------------ loops
+
     def loop(self, it: syntax.For) -> None:
-        """Each thread for itself."""
+        """Until no thread is left in it."""
+        before, level, stretch, is_outside = self.mask, self.level, self.stretch, self.piece is None
         head, body, after = (self.fresh(stem) for stem in ("head", "body", "after"))
+        own = (*self.path, id(it), "parted")  # each thread leaves by itself
+        is_parted = own in self.varying
         low = self.converted(self.value(it.low), it.kind)
-        counter = self.variable_of(it.name, it.kind)
+        left: Variable | None = None
+        if is_parted:
+            if is_outside:
+                raise NotCompiled(PARTED)
+            left = self.variable_of("left", BOOL, it)
+            self.put(left, self.truth_mask())
+            self.levels += 1
+            self.level = self.levels
+            self.mask = None
+        counter = self.variable_of(it.name, it.kind, it)
         self.put(counter, low.text)
         self.scopes.append({it.name: counter})
         self.jump(head)
         self.label(head)
-        self.say(f"br i1 {self.truth(it.condition)}, label %{body}, label %{after}")
+        if left is not None:
+            self.mask = self.got(left).text
+        condition = self.truth(it.condition)
+        if left is not None:
+            self.mask = self.both_of(self.mask, condition)
+            assert self.mask is not None
+            kind, cell = self.kind(BOOLEAN), left.cells()[0]
+            self.say(f"store {kind} {self.w.wide(self.mask)}, ptr {self.place_of(left, cell, True)}")
+            self.fork(self.some(self.mask), body, after)
+        else:
+            if condition.is_vector:
+                self.varying.add(own)
+                self.is_wrong = True
+            self.fork("true" if condition.is_vector else condition.text, body, after)
         self.label(body)
         self.statements(it.body)
         step = self.converted(self.value(it.step), it.kind)
+        if is_outside:
+            self.leave()
         self.put(counter, self.operated("+", self.got(counter), step).text)
         self.jump(head)
         self.label(after)
+        if self.stretch != stretch:
+            self.join(self.stretch, stretch)
+        self.stretch = stretch
+        self.mask, self.level = before, level
         self.scopes.pop()
+
+    # ------------------------------------------------------------ functions
 
     def give(self, it: syntax.Return) -> None:
         """Out of a function, or the end of a thread."""
         if self.results:
             assert it.value is not None
-            result, end = self.results[-1]
-            self.put(result, self.converted(self.value(it.value), result.kind).text)
-            if end:
-                self.jump(end)
-                self.label(self.fresh("never"))
-            return
-        assert self.piece is not None
+            result, mask = self.results[-1]
+            value = self.converted(self.value(it.value), result.kind)
+            level = self.level
+            if self.mask is not mask and self.level == result.level:
+                self.level = -1  # some have returned before
+            self.put(result, value.text)
+            self.level = level
         if self.live is not None:
-            self.put(self.live, "false")
-        self.jump(f"{self.piece.name}.end")
-        self.label(self.fresh("never"))
+            self.end(self.live)
 
-    def inlined(self, function: Function, given: list[Value], end: str) -> Variable:
-        """Its statements; the variable that has its result. end: where they lead, "" where all threads go through."""
+    def end(self, live: Variable) -> None:
+        """The threads that are there do nothing more."""
+        rest = self.w.constant(False, BOOLEAN)
+        if self.mask is not None:
+            rest = self.w.binary("and", BOOLEAN, self.got(live).text, self.opposite(self.mask))
+        level, self.level = self.level, live.level
+        self.put(live, self.vector_of(rest))
+        self.level = level
+
+    def called(self, it: syntax.Call, function: Function, given: list[Value]) -> Value:
+        """A function is written where it is called."""
         assert function.result is not None
-        scopes, at, result = self.scopes, self.at, self.variable_of(function.name, function.result)
+        scopes, at, path, live, mask = self.scopes, self.at, self.path, self.live, self.mask
+        self.path = (*path, id(it))
+        result = self.variable_of(function.name, function.result, function)
         names: dict[str, Made] = {}
         for parameter, value in zip(function.parameters, given):
-            if value.number is not None:
-                names[parameter.name] = value
-                continue
-            one = self.variable_of(parameter.name, parameter.kind)
-            self.put(one, value.text)
-            names[parameter.name] = one
+            names[parameter.name] = value
+            if value.number is None:
+                one = self.variable_of(parameter.name, parameter.kind, parameter)
+                self.put(one, value.text)
+                names[parameter.name] = one
+        self.live = None
+        if returns_early(function.body):
+            self.live = self.variable_of("live", BOOL, function)
+            self.put(self.live, self.truth_mask())
         self.scopes = [names]
-        self.results.append((result, end))
+        self.results.append((result, mask))
         self.statements(function.body)
         self.results.pop()
-        if end:
-            self.jump(end)
-            self.label(end)
-        self.scopes, self.at = scopes, at
-        return result
+        self.scopes, self.at, self.path, self.live, self.mask = scopes, at, path, live, mask
+        return self.got(result)

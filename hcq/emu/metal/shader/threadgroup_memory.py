@@ -1,13 +1,14 @@
 """Threadgroup memory, and who touched it: races are found as they happen.
 
-In       the places that a thread reads and writes
+In       the places that threads read and write
 Out      addresses, and checks that nobody else touched a place since the last barrier
 Changes  the text under construction
-Next     pieces.py (what one thread runs), exchanges.py (barriers)
+Next     pieces.py (what threads run), accesses.py (who asks), exchanges.py (barriers)
 Source   Metal Shading Language Specification: "Threadgroup Address Space"
 
 Each element of threadgroup memory remembers who wrote it and who read it, as epoch * MOST_THREADS + thread; each
-barrier begins another epoch.
+barrier begins another epoch. Stretches of the text with no barrier between them, loops considered, are one: where
+nothing in such a stretch writes a memory, nobody races there, and nothing is remembered.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from __future__ import annotations
 from dataclasses import is_dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from hcq.emu.compiled.symbols import Symbol
 from hcq.emu.metal.shader import syntax
-from hcq.emu.metal.shader.expressions import Site
+from hcq.emu.metal.shader.errors import NotCompiled
+from hcq.emu.metal.shader.lanes import I32, Site
 from hcq.emu.metal.shader.parser import Source
-from hcq.emu.metal.shader.pieces import SLOT_UNIT, Pieces
+from hcq.emu.metal.shader.pieces import SLOT_UNIT, Key, Pieces, Size
 from hcq.emu.metal.shader.syntax import Function
 from hcq.emu.metal.shader.typed import Pointer
 from hcq.emu.metal.shader.types import SIZES
@@ -26,6 +31,9 @@ from hcq.emu.metal.shader.types import SIZES
 MOST_THREADS = 2048
 SEVERAL = MOST_THREADS - 1  # readers
 EPOCHS = 1 << 19  # then all is forgotten, and they begin again
+RACES = ("reads what another one wrote", "writes what another one wrote", "writes what another one read",
+         "writes what another one writes")  # fmt: skip
+Touched = set[tuple[str, str]]
 
 
 class Shared(NamedTuple):
@@ -39,87 +47,114 @@ class Shared(NamedTuple):
 
 
 class ThreadgroupMemory(Pieces):
-    """Pieces with memory that the threads of a group share."""
+    """Pieces with memory that the threads of a group share.
 
-    def __init__(self, source: Source, kernel: Function) -> None:
-        super().__init__(source)
+    known   what each stretch touches, as it was found when the text was written before
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        kernel: Function,
+        width: int,
+        block: Size,
+        varying: set[Key],
+        known: list[Touched] | None,
+    ) -> None:
+        super().__init__(source, width, block, varying)
         self.kernel = kernel
         self.sizes: set[tuple[str, int]] = set()
         self.shared: dict[str, Shared] = {}
         self.fixed_bytes = 0
+        self.known = known
+        self.stretch = 0
+        self._parents = [0]
+        self._touched: list[Touched] = [set()]
+        self.notes = False
 
     def place_memories(self) -> None:
         """Threadgroup memory, and beside it who touched what."""
-        at = 0
+        at = SLOT_UNIT  # the first bytes are where nobody's accesses go
         for name, (kind, size) in self.kernel.shared.items():
             sizes = _sizes(self.kernel.body, name) | {SIZES[kind.scalar]}
             unit, room = min(sizes), -(-size // SLOT_UNIT) * SLOT_UNIT
-            entries = 4 * (room // unit)
+            entries = -(-4 * (room // unit) // SLOT_UNIT) * SLOT_UNIT
             self.shared[name] = Shared(at, size, unit, at + room, at + room + entries)
             at += room + 2 * entries
         self.fixed_bytes = at
 
-    def base(self, memory: str) -> str:
-        return f"%base.{memory}"
-
-    def elements(self, memory: str, size_bytes: int) -> str:
+    def elements(self, memory: str, size_bytes: int) -> Symbol:
+        """How many of that size there are."""
         if memory in self.shared:
-            return str(self.shared[memory].size_bytes // size_bytes)
+            return self.w.constant(self.shared[memory].size_bytes // size_bytes, I32)
         self.sizes.add((memory, size_bytes))
-        return f"%count.{memory}.{size_bytes}"
+        return self.of(f"%count.{memory}.{size_bytes}", I32, False)
 
-    def noted(self, place: Pointer, index: str, verb: str) -> None:
+    # ------------------------------------------------------------ stretches
+
+    def new_stretch(self) -> None:
+        """A barrier: what comes is not what was before."""
+        self.stretch = len(self._parents)
+        self._parents.append(self.stretch)
+        self._touched.append(set())
+
+    def _root(self, one: int) -> int:
+        while self._parents[one] != one:
+            one = self._parents[one]
+        return one
+
+    def join(self, a: int, b: int) -> None:
+        """No barrier is between these."""
+        self._parents[self._root(a)] = self._root(b)
+
+    def touched(self) -> list[Touched]:
+        """What each stretch touches, and those that are one with it."""
+        found: dict[int, Touched] = {}
+        for number, some in enumerate(self._touched):
+            found.setdefault(self._root(number), set()).update(some)
+        return [found[self._root(number)] for number in range(len(self._touched))]
+
+    # ------------------------------------------------------------ races
+
+    def noted(self, place: Pointer, index: Symbol, verb: str) -> None:
         """A race: somebody else wrote it in this epoch, or read what is written now."""
         shared = self.shared.get(place.memory)
         if shared is None:
             return
-        size = SIZES[place.kind.scalar]
-        parts = size // shared.unit
-        entries = place.kind.lanes * parts
-        vector = f"<{entries} x i32>"
-        first = index if parts == 1 else self.word(f"mul i64 {index}, {parts}")
-        writers, readers = (
-            self.word(f"getelementptr i32, ptr %{which}.{place.memory}, i64 {first}")
-            for which in ("writers", "readers")
-        )
-        epoch = self.word("load i32, ptr %epoch")
-        me = self.word(f"add i32 {epoch}, {self.word(f'trunc i64 {self.thread} to i32')}")
-        many_epoch, many_me = (self.spread(one, entries) for one in (epoch, me))
-
-        def touched(entry: str, what: str) -> None:
-            now = self.word(f"icmp uge {vector} {entry}, {many_epoch}")
-            other = self.word(f"icmp ne {vector} {entry}, {many_me}")
-            wrong = self.word(f"and <{entries} x i1> {now}, {other}")
-            bits = self.word(f"bitcast <{entries} x i1> {wrong} to i{entries}")
-            site = Site(
-                f"a race: a thread {what}, at byte {{index}} of {{name}}, with no barrier between.",
-                size,
-                place.memory,
-            )
-            at = self.word(f"mul i64 {index}, {size}")
-            self.guard(self.word(f"icmp eq i{entries} {bits}, 0"), site, at)
-
-        wrote = self.word(f"load {vector}, ptr {writers}, align 4")
-        read = self.word(f"load {vector}, ptr {readers}, align 4")
-        if verb == "reads":
-            touched(wrote, "reads what another one wrote")
-            stale = self.word(f"icmp ult {vector} {read}, {many_epoch}")
-            same = self.word(f"icmp eq {vector} {read}, {many_me}")
-            mine = self.word(f"or <{entries} x i1> {stale}, {same}")
-            several = self.spread(self.word(f"add i32 {epoch}, {SEVERAL}"), entries)
-            new = self.word(f"select <{entries} x i1> {mine}, {vector} {many_me}, {vector} {several}")
-            self.say(f"store {vector} {new}, ptr {readers}, align 4")
+        self._touched[self.stretch].add((place.memory, verb))
+        around = {verb} | {"reads", "writes"}
+        if self.known is not None and self.stretch < len(self.known):
+            around = {what for memory, what in self.known[self.stretch] if memory == place.memory}
+        if "writes" not in around or (self.threads == 1):
             return
-        touched(wrote, "writes what another one wrote")
-        touched(read, "writes what another one read")
-        self.say(f"store {vector} {many_me}, ptr {writers}, align 4")
-
-    def spread(self, word: str, entries: int) -> str:
-        """A word in each entry."""
-        one = self.word(f"insertelement <{entries} x i32> poison, i32 {word}, i32 0")
-        return self.word(
-            f"shufflevector <{entries} x i32> {one}, <{entries} x i32> poison, <{entries} x i32> zeroinitializer"
-        )
+        if self.piece is None:
+            raise NotCompiled("threadgroup memory that decides where threads meet")
+        parts = SIZES[place.kind.scalar] // shared.unit
+        first = self.w.convert(index, I32)
+        if parts > 1:
+            first = self.w.binary("mul", I32, first, np.array(parts, np.int32))
+        epoch = self.of(self.word("load i32, ptr %epoch"), I32, False)
+        me = self.w.wide(self.w.binary("add", I32, self.thread, epoch))
+        mask = self.w.wide(self.truth_mask())
+        which = ("wrote" if "reads" not in around else "both") if verb == "writes" else "read"
+        self.notes = True
+        races = RACES[:1] if verb == "reads" else RACES[1:]
+        vector = self.kind(I32)
+        for part in range(place.kind.lanes * parts):
+            entry = self.w.binary("add", I32, first, np.array(part, np.int32)) if part else first
+            found = self.word(
+                f"call i64 @note.{which}(ptr %writers.{place.memory}, ptr %readers.{place.memory}, "
+                f"{vector} {self.w.wide(entry)}, {self.kind('bool')} {mask}, {vector} {me}, i32 {epoch.text})"
+            )
+            for number, what in enumerate(races, 1):
+                site = Site(
+                    f"a race: a thread {what}, at byte {{index}} of {{name}}, with no barrier between.",
+                    1,
+                    place.memory,
+                )
+                at = self.word(f"mul i64 {self.word(f'and i64 {found}, 4294967295')}, {shared.unit}")
+                code = self.word(f"lshr i64 {found}, 32")
+                self.guard(self.word(f"icmp eq i64 {code}, {number}"), site, at)
 
     def next_epoch(self) -> None:
         """Nobody has touched threadgroup memory yet."""
@@ -129,7 +164,7 @@ class ThreadgroupMemory(Pieces):
         self.say(f"store i32 {new}, ptr %epoch")
         full = self.word(f"icmp uge i32 {new}, {EPOCHS * MOST_THREADS}")
         again, after = self.fresh("again"), self.fresh("epoch")
-        self.say(f"br i1 {full}, label %{again}, label %{after}")
+        self.fork(full, again, after)
         self.label(again)
         for name, one in self.shared.items():
             for which in ("writers", "readers"):
@@ -142,6 +177,128 @@ class ThreadgroupMemory(Pieces):
         """Memory with one byte all over."""
         self.declared["memset"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
         self.say(f"call void @llvm.memset.p0.i64(ptr {base}, i8 {byte}, i64 {size_bytes}, i1 false)")
+
+
+def notes(width: int) -> str:
+    """The functions that remember who touched an element, by vectors of threads.
+
+    They return 0, or the number of a race in the high word and the element in the low one.
+    """
+    n = width
+    vi, vb, vp = f"<{n} x i32>", f"<{n} x i1>", f"<{n} x ptr>"
+    gather, scatter = f"@llvm.masked.gather.v{n}i32.v{n}p0", f"@llvm.masked.scatter.v{n}i32.v{n}p0"
+    steps = ", ".join(f"i32 {lane}" for lane in range(n))
+
+    def splat(name: str, of: str) -> list[str]:
+        return [
+            f"%{name}i = insertelement {vi} poison, i32 {of}, i64 0",
+            f"%{name} = shufflevector {vi} %{name}i, {vi} poison, {vi} zeroinitializer",
+        ]
+
+    def got(name: str, pointers: str) -> str:
+        return f"%{name} = call {vi} {gather}({vp} {pointers}, i32 4, {vb} %on, {vi} zeroinitializer)"
+
+    def checked(name: str, code: int) -> list[str]:
+        return [
+            f"%{name}n = icmp uge {vi} %{name}, %epochs",
+            f"%{name}o = icmp ne {vi} %{name}, %me",
+            f"%{name}p = and {vb} %{name}n, %{name}o",
+            f"%{name}b = and {vb} %{name}p, %on",
+            f"%{name}x = bitcast {vb} %{name}b to i{n}",
+            f"%{name}z = icmp ne i{n} %{name}x, 0",
+            f"br i1 %{name}z, label %{name}.bad, label %{name}.ok",
+            f"{name}.bad:",
+            f"%{name}r = call i64 @note.at(i{n} %{name}x, {vi} %at, i64 {code})",
+            f"ret i64 %{name}r",
+            f"{name}.ok:",
+        ]
+
+    def where(which: str) -> str:
+        return f"%{which}p = getelementptr i32, ptr %{which}, {vi} %at"
+
+    def put(value: str, pointers: str, mask: str) -> str:
+        return f"call void {scatter}({vi} {value}, {vp} {pointers}, i32 4, {vb} {mask})"
+
+    head = f"(ptr %writers, ptr %readers, {vi} %at, {vb} %on, {vi} %me, i32 %epoch) noinline #0 {{"
+    # threads side by side, all of them there, and a memory that nobody read: the usual way to fill a tile
+    beside = [
+        "%first = extractelement " + vi + " %at, i64 0",
+        *splat("firsts", "%first"),
+        f"%row = add {vi} %firsts, <{steps}>",
+        f"%is = icmp eq {vi} %row, %at",
+        f"%all = and {vb} %is, %on",
+        f"%allx = bitcast {vb} %all to i{n}",
+        f"%whole = icmp eq i{n} %allx, -1",
+        "br i1 %whole, label %beside, label %spread",
+        "beside:",
+        "%wp1 = getelementptr i32, ptr %writers, i32 %first",
+        f"%w1 = load {vi}, ptr %wp1, align 4",
+        *checked("w1", 1),
+    ]
+    lines = [
+        f"define internal i64 @note.at(i{n} %bits, {vi} %at, i64 %code) noinline cold {{",
+        f"%n = call i{n} @llvm.cttz.i{n}(i{n} %bits, i1 false)",
+        f"%i = {'trunc' if n > 32 else 'bitcast'} i{n} %n to i32",
+        f"%a = extractelement {vi} %at, i32 %i",
+        "%w = zext i32 %a to i64",
+        "%high = shl i64 %code, 32",
+        "%both = or i64 %high, %w",
+        "ret i64 %both",
+        "}",
+        f"define internal i64 @note.read{head}",
+        *splat("epochs", "%epoch"),
+        f"%several1 = add i32 %epoch, {SEVERAL}",
+        *splat("several", "%several1"),
+        where("writers"),
+        where("readers"),
+        got("w", "%writersp"),
+        *checked("w", 1),
+        got("r", "%readersp"),
+        put("%me", "%readersp", "%on"),
+        got("again", "%readersp"),
+        f"%lost = icmp ne {vi} %again, %me",
+        f"%fresh = icmp uge {vi} %r, %epochs",
+        f"%other = icmp ne {vi} %r, %me",
+        f"%known = and {vb} %fresh, %other",
+        f"%many = or {vb} %lost, %known",
+        f"%mark = and {vb} %many, %on",
+        put("%several", "%readersp", "%mark"),
+        "ret i64 0",
+        "}",
+    ]
+    for which in ("wrote", "both"):
+        more = []
+        if which == "both":
+            more = [
+                "%rp1 = getelementptr i32, ptr %readers, i32 %first",
+                f"%r1 = load {vi}, ptr %rp1, align 4",
+            ]
+            more += checked("r1", 2)
+        lines += [
+            f"define internal i64 @note.{which}{head}",
+            *splat("epochs", "%epoch"),
+            *beside,
+            *more,
+            f"store {vi} %me, ptr %wp1, align 4",
+            "ret i64 0",
+            "spread:",
+            where("writers"),
+            where("readers"),
+            got("w", "%writersp"),
+            *checked("w", 1),
+            *([got("r", "%readersp"), *checked("r", 2)] if which == "both" else []),
+            put("%me", "%writersp", "%on"),
+            got("again", "%writersp"),
+            *checked("again", 3),
+            "ret i64 0",
+            "}",
+        ]
+    declared = [
+        f"declare {vi} {gather}({vp}, i32, {vb}, {vi})",
+        f"declare void {scatter}({vi}, {vp}, i32, {vb})",
+        f"declare i{n} @llvm.cttz.i{n}(i{n}, i1)",
+    ]
+    return "\n".join([*declared, *lines]) + "\n"
 
 
 def _sizes(body: object, name: str) -> set[int]:

@@ -3,7 +3,7 @@
 In       expressions of a Source
 Out      Value and Pointer, whose text is in the words of a subclass; MslError for what does not fit together
 Changes  nothing
-Next     translate.py (the words of NumPy), expressions.py (those of LLVM), types.py (how C joins types)
+Next     translate.py (the words of NumPy), lanes.py (those of LLVM), types.py (how C joins types)
 Source   C++14: usual arithmetic conversions, pointer arithmetic; Metal Shading Language Specification, "Operators"
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import MslError
@@ -29,9 +29,9 @@ LANES = "xyzw"
 
 @dataclass(frozen=True)
 class Value:
-    """Text, and the type of what it computes. number: which one, where it is written as one."""
+    """Text, or what else a subclass computes in, and its type. number: which one, where it is written as one."""
 
-    text: str
+    text: Any
     kind: Type
     number: float | None = None
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hcq import config
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.groups import write
@@ -34,7 +35,7 @@ def both(text: str, groups: int, threads: int, *data: NDArray[np.uint8]) -> list
     (kernel,) = source.kernels.values()
     first, second = ([one.copy() for one in data] for _ in range(2))
     Program(source, kernel).interpret((groups, 1, 1), (threads, 1, 1), dict(enumerate(first)))
-    Compiled(kernel, write(source, kernel)).run((groups, 1, 1), (threads, 1, 1), second)
+    Compiled(kernel, write(source, kernel, (threads, 1, 1))).run((groups, 1, 1), second)
     for a, b in zip(first, second):
         np.testing.assert_array_equal(a, b)
     return second
@@ -233,13 +234,17 @@ def test_each_thread_knows_its_place_in_three_dimensions() -> None:
     (kernel,) = source.kernels.values()
     first, second = (np.zeros(4 * 12 * 60, np.uint8) for _ in range(2))
     Program(source, kernel).interpret((2, 3, 2), (5, 4, 3), {0: first})
-    Compiled(kernel, write(source, kernel)).run((2, 3, 2), (5, 4, 3), [second])
+    Compiled(kernel, write(source, kernel, (5, 4, 3))).run((2, 3, 2), [second])
     np.testing.assert_array_equal(first, second)
     words = first.view(np.uint32)
     assert words[-1] == 9 + 100 * 11 + 10000 * 5 + 1000000 + 4 + 3 + 2
 
 
-def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
+def test_a_kernel_is_compiled_once_it_has_been_run_often_enough_and_from_then_on_at_once(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    config.use(config.Config.read({"HCQ_CACHE_DIR": str(tmp_path)}))
+    request.addfinalizer(lambda: config.use(None))
     source = parse(HEAD + PLACES + "out[all] = p[all] + n;\n}")
     (kernel,) = source.kernels.values()
     program = Program(source, kernel)
@@ -253,6 +258,9 @@ def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
     assert ways[0] is False
     assert ways[-1] is True
     assert ways == sorted(ways)
+    other = Program(source, kernel)
+    other.run((2, 1, 1), (32, 1, 1), {0: out, 1: data, 2: number})
+    assert other.compiled is not None
 
 
 def test_what_machine_code_is_not_made_of_is_interpreted() -> None:
@@ -271,7 +279,7 @@ def test_a_thread_that_leaves_its_buffer_leaves_the_memory_beside_it_alone() -> 
     (kernel,) = source.kernels.values()
     memory = np.zeros(4 * 64, np.uint8)
     with pytest.raises(KernelFault, match=r"k: writes out\[32\] of 32 elements of int32"):
-        Compiled(kernel, write(source, kernel)).run((2, 1, 1), (32, 1, 1), [memory[:128], ints(0), ints(0)])
+        Compiled(kernel, write(source, kernel, (32, 1, 1))).run((2, 1, 1), [memory[:128], ints(0), ints(0)])
     assert memory[:128].view(np.int32).tolist() == [1] * 32
     assert not memory[128:].any()
 
@@ -286,6 +294,88 @@ def test_races_are_found_after_so_many_barriers_that_counting_begins_again(
     source = parse(text.replace(f"t[i] = j; {BARRIER}", "t[i] = j;"))
     (kernel,) = source.kernels.values()
     with pytest.raises(KernelFault, match="a race"):
-        Compiled(kernel, write(source, kernel)).run(
-            (1, 1, 1), (32, 1, 1), [ints(*[0] * 32), ints(0), ints(0)]
+        Compiled(kernel, write(source, kernel, (32, 1, 1))).run(
+            (1, 1, 1), [ints(*[0] * 32), ints(0), ints(0)]
         )
+
+
+class Programs:
+    """Random programs of threads that part in conditions and loops, meet at barriers, and exchange."""
+
+    def __init__(self, seed: int, threads: int) -> None:
+        self.random, self.threads, self.count = random.Random(seed), threads, 0
+
+    def value(self, depth: int = 2) -> str:
+        pick = self.random.choice
+        if not depth:
+            return pick(("x", "y", "(int)lane", "(int)i", "n", "(int)g", str(self.random.randrange(50))))
+        a, b = self.value(depth - 1), self.value(depth - 1)
+        return pick(
+            (
+                f"({a} {pick('+-*&|^')} {b})",
+                f"({a} {pick('/%')} {b})",
+                f"({a} < {b} ? {a} : y)",
+                f"(int)((float){a} * 0.37f + z)",
+                f"early({a})",
+                f"p[(uint){a} % 192u]",
+                f"({a} > 3 && p[(uint){b} % 192u] > 0 ? p[all % 192u] : {b})",
+                f"(int)(short)({a} << ({b} & 7))",
+            )
+        )
+
+    def condition(self, is_common: bool) -> str:
+        if is_common:
+            return self.random.choice(("n > 3", "g == 1u", "n * 2 < (int)g + 7"))
+        return f"{self.value()} {self.random.choice(('<', '>', '==', '!='))} {self.value(1)}"
+
+    def body(self, depth: int, is_common: bool, in_loop: bool = False) -> str:
+        lines = []
+        for _ in range(self.random.randrange(1, 4)):
+            kind = self.random.randrange(10)
+            self.count += 1
+            if kind < 3 or not depth:
+                lines.append(f"{self.random.choice('xy')} = {self.value()};")
+            elif kind == 3:
+                lines.append(f"z = z * 0.5f + (float){self.value()};")
+            elif kind == 4:
+                inside = self.random.random() < 0.4 and is_common
+                arms = [self.body(depth - 1, inside, in_loop) for _ in range(2)]
+                lines.append(f"if ({self.condition(inside)}) {{ {arms[0]} }} else {{ {arms[1]} }}")
+            elif kind == 5:
+                inside = self.random.random() < 0.5 and is_common
+                most = self.random.choice(("3", "n")) if inside else f"({self.value(1)} & 7)"
+                name = f"j{self.count}"
+                body = self.body(depth - 1, inside, True)
+                lines.append(f"for (int {name} = 0; {name} < {most}; ++{name}) {{ {body} x = x + {name}; }}")
+            elif kind == 6 and is_common:
+                lines.append(
+                    f"{BARRIER} t[i] = {self.value()}; {BARRIER} y = y ^ t[{self.threads - 1}u - i];"
+                )
+            elif kind == 7 and is_common and not self.threads % 32:
+                lines.append(f"x = x + simd_shuffle_xor(y, (ushort){self.random.randrange(32)});")
+            elif kind == 8 and is_common and not self.threads % 32:
+                lines.append(
+                    "simdgroup_float8x8 A, B, C; A.thread_elements()[0] = (float)(x & 63); "
+                    "B.thread_elements()[1] = (float)(y & 15); C.thread_elements()[0] = z; "
+                    "simdgroup_multiply_accumulate(C, A, B, C); z = z + C.thread_elements()[1];"
+                )
+                lines[-1] = f"if (n > 0) {{ {lines[-1]} }}"
+            else:
+                lines.append(f"out[all] = {self.value()};")
+        return " ".join(lines)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("threads", [20, 32, 64, 96, 256])
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_leave_the_same_bits(seed: int, threads: int) -> None:
+    body = Programs(seed * 7 + threads, threads).body(3, True)
+    text = (
+        FUNCTIONS
+        + HEAD
+        + PLACES
+        + f"threadgroup int t[{threads}]; int x = p[all % 192u]; int y = (int)i - 9;\n"
+    )
+    text += f"float z = (float)x * 0.25f;\n{body}\nout[all] = x ^ y; out[all + {3 * threads}u] = as_type<int>(z);\n}}\n"
+    data = np.random.default_rng(seed).integers(-50, 50, 192, np.int32).view(np.uint8)
+    both(text, 3, threads, ints(*[0] * 6 * threads), data, ints(4))
