@@ -40,13 +40,18 @@ class Waited(NamedTuple):
 
 
 class Hazard(NamedTuple):
-    """Two instructions, by their addresses, of which the second comes too soon; wait states between, and needed."""
+    """Two instructions, by their addresses, of which the second comes too soon.
+
+    states, needed  wait states between
+    wait            the instruction that must stand between, where wait states are not what helps
+    """
 
     first: int
     second: int
     what: str
-    states: int
-    needed: int
+    states: int = 0
+    needed: int = 0
+    wait: str = ""
 
 
 class Words(NamedTuple):
@@ -147,6 +152,8 @@ class RegisterWaits:
                 Site("uses it", text(one.second), one.second),
             )
             why = f"with {one.states} of the {one.needed} wait states between that it needs"
+            if one.wait:
+                why = f"with no {one.wait} between"
             fault = KernelFault(HAZARD_RULE, f"{one.what} too soon", "", 0, sites, why)
             self.checks.add((HAZARD_RULE, one.first, one.second), len(waves), partial(_known, fault))
 

@@ -13,6 +13,7 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
+    hazard_assembly,
     init_assembly,
     init_c,
     init_msl,
@@ -32,6 +33,7 @@ from tests.hcq.gpu.sanitizer_corpus import (
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 FILES = (
+    hazard_assembly,
     init_assembly,
     init_c,
     init_msl,
