@@ -133,6 +133,8 @@ class Kernel:
         schedule     the order of warps that nothing orders; None: they stay together
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
+        if checks is not None and "memory" in checks.words and self.program.shared_is_declared:
+            dynamic_shared_bytes = 0  # sizes are rounded up; what is behind the variables is nobody's
         launch = self.launch(
             grid,
             block,
