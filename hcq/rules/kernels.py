@@ -82,7 +82,8 @@ HAZARD: Rule = rule(
     "hazard",
     "Between two instructions of an AMD GPU stands what the second needs: wait states, or a wait (checked on emulated"
     " GPUs with HCQ_SANITIZE=wait).",
-    "Put an s_nop (on gfx11 s_waitcnt_depctr, on gfx12 s_wait_alu), or instructions that have nothing to do with it, between the two.",
+    "Put an s_nop (on gfx11 s_waitcnt_depctr, on gfx12 s_wait_alu), or instructions that have nothing to do with it,"
+    " between the two.",
     level="warning",
 )
 

@@ -9,6 +9,7 @@ Next     statements.py (those of one thread), meetings.py (which are which), gro
 from __future__ import annotations
 
 from hcq.emu.metal.shader import syntax
+from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.exchanges import Exchanges
 from hcq.emu.metal.shader.meetings import meetings, meets
 from hcq.emu.metal.shader.pieces import Variable
@@ -52,6 +53,8 @@ class Together(Exchanges):
                 self.give(it)
             case syntax.Do():
                 if it.value.name in BARRIERS:
+                    if "mem_threadgroup" not in repr(it.value):
+                        raise NotCompiled("a barrier that does not order threadgroup memory")
                     self.barrier()
                 else:
                     self.product(*self.product_of(it.value))

@@ -108,7 +108,9 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.product_waits = ProductWaits(batch.count, names, checks)
         if len(batch.shared):
             batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
-    if "sync" in checks.words or ("wait" in checks.words and program.copies_by_itself):  # of copies' phases, too
+    if "sync" in checks.words or (
+        "wait" in checks.words and program.copies_by_itself
+    ):  # of copies' phases, too
         names = Names(program.text_of_line, batch.lane_name)
         batch.sync_faults = SyncFaults(
             batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks

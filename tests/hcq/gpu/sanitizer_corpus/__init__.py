@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
     hazard_assembly,
+    idioms_cuda,
+    idioms_hip,
+    idioms_msl,
     init_assembly,
     init_c,
     init_msl,
@@ -34,6 +37,9 @@ from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 FILES = (
     hazard_assembly,
+    idioms_cuda,
+    idioms_hip,
+    idioms_msl,
     init_assembly,
     init_c,
     init_msl,

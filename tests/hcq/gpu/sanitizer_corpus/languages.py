@@ -130,13 +130,7 @@ class Language(NamedTuple):
 
 
 def _nvrtc(body: str, arch: str) -> bytes:
-    from hcq.nv.toolchain import nvrtc
-
-    try:
-        nvrtc.library()
-    except Exception as error:
-        pytest.skip(f"there is no nvrtc: {error}")
-    return nvrtc.compile_cuda(f"{CUDA}{body}\n}}\n", arch, name="kernel").ptx.encode()
+    return _whole_cuda(f"{CUDA}{body}\n}}\n", arch)
 
 
 def _comgr(compile_it: Callable[[str, str], bytes], body: str, arch: str) -> bytes:
@@ -148,9 +142,23 @@ def _comgr(compile_it: Callable[[str, str], bytes], body: str, arch: str) -> byt
 
 
 def _hip(body: str, arch: str) -> bytes:
+    return _whole_hip(f"{HIP}{body}\n}}\n", arch)
+
+
+def _whole_cuda(text: str, arch: str) -> bytes:
+    from hcq.nv.toolchain import nvrtc
+
+    try:
+        nvrtc.library()
+    except Exception as error:
+        pytest.skip(f"there is no nvrtc: {error}")
+    return nvrtc.compile_cuda(text, arch, name="kernel").ptx.encode()
+
+
+def _whole_hip(text: str, arch: str) -> bytes:
     from hcq.compiler.assemble import comgr
 
-    return comgr.compile_hip(f"{HIP}{body}\n}}\n", arch)
+    return comgr.compile_hip(text, arch)
 
 
 def _assembly(body: str, arch: str) -> bytes:
@@ -218,6 +226,9 @@ LANGUAGES = {
     "ptx": Language(("nv:sm_90",), lambda body, arch: f"{PTX}{body}{PTX_END}".encode()),
     "amdgcn": Language(("amd:gfx90a",), functools.partial(_comgr, _assembly)),
     "msl": Language(("metal:m3",), lambda body, arch: f"{MSL}{body}\n}}\n".encode(), "kernel_"),
+    "whole cuda": Language(("nv:sm_90",), _whole_cuda),
+    "whole hip": Language(("amd:gfx90a",), functools.partial(_comgr, _whole_hip)),
+    "whole msl": Language(("metal:m3",), lambda text, arch: text.encode(), "kernel_"),
     "whole ptx": Language(("nv:sm_90",), lambda text, arch: text.encode()),
     "by hand": Language(("amd:gfx90a",), _by_hand),
     "whole llvm": Language(("amd:gfx1100",), _llvm),
