@@ -75,7 +75,9 @@ class Before:
         together = [*row, *block]
         found = block_hazards(together)[len(block_hazards(list(row))) :]
         scalars = self.scalars[number]
-        if block and block[0].isa.generation == 12:
+        if block and (
+            block[0].isa.generation == 12 or (block[0].isa.generation == 11 and block[0].wave_size == 64)
+        ):
             more, scalars = scalar_hazards(scalars, block)
             found += more
         states, last = 0, len(together)

@@ -11,7 +11,7 @@ RDNA waits by itself for nearly all results. It does not
 - on gfx11 for a transcendental's, if a vector instruction reads it within the next few;
 - for a WMMA's, if the next vector instruction is a WMMA that multiplies it;
 - on gfx12 for a scalar register that a vector instruction has read before, which was written since and is read again:
-  vector instructions may see the value that they had.
+  vector instructions may see the value that they had; on gfx11 in waves of 64 lanes, of what was read as a mask.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from hcq.emu.amd.shader.registers import EXEC, VCC, VECTOR, name_of
 VALU = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P", "MAI", "VOPD")
 MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")
 PRODUCT = re.compile(r"v_s?wmma")
+TAKES_MASK = re.compile(r"v_(cndmask|(add|sub|subrev)_co_ci|div_fmas)")
+WAITS = {11: "s_waitcnt_depctr", 12: "s_wait_alu"}
 VECTORS_BEHIND = 5  # vector instructions behind a transcendental of gfx11 that may not read its result
 BOTH_VCC = (VCC, VCC + 1)
 
@@ -100,9 +102,9 @@ def _products(before: Context, ctx: Context) -> list[Hazard]:
 
 
 class Scalars(NamedTuple):
-    """Scalar registers of a wave of gfx12.
+    """Scalar registers of a wave of gfx12, or of gfx11.
 
-    read    pairs that a vector instruction has read, ever
+    read    pairs that a vector instruction has read, ever; on gfx11 as a mask
     scalar  (register, address of the instruction) of those that a scalar instruction wrote since
     vector  the same of vector instructions
     """
@@ -113,7 +115,7 @@ class Scalars(NamedTuple):
 
 
 def scalar_hazards(before: Scalars, block: list[Context]) -> tuple[list[Hazard], Scalars]:
-    """On gfx12: scalar registers that a wave in this state reads in a block before they are there; its next state."""
+    """Scalar registers that a wave in this state reads in a block before they are there; its next state."""
     found: list[Hazard] = []
     read, scalar, vector = set(before.read), dict(before.scalar), dict(before.vector)
     for ctx in block:
@@ -121,7 +123,8 @@ def scalar_hazards(before: Scalars, block: list[Context]) -> tuple[list[Hazard],
         if inst.format in ("SMEM", "MUBUF"):  # they wait for all of it
             scalar.clear()
             vector.clear()
-        if inst.name == "s_wait_alu":
+        named = WAITS[ctx.isa.generation]
+        if inst.name == named:
             _waited(inst.fields["simm16"], scalar, vector)
             continue
         is_vector = inst.format in VALU
@@ -145,9 +148,9 @@ def scalar_hazards(before: Scalars, block: list[Context]) -> tuple[list[Hazard],
                 if pending is vector and register in BOTH_VCC:
                     wait = "va_vcc(0)"
                 what = f"{name_of(register)} is read before it is written"
-                found.append(Hazard(pending.pop(register), inst.pc, what, wait=f"s_wait_alu {wait}"))
+                found.append(Hazard(pending.pop(register), inst.pc, what, wait=f"{named} {wait}"))
         if is_vector:
-            read |= {one // 2 for one in reads}
+            read |= {one // 2 for one in (_masks(ctx) if ctx.isa.generation == 11 else reads)}
         for register in writes:
             if register // 2 not in read:
                 continue
@@ -155,6 +158,14 @@ def scalar_hazards(before: Scalars, block: list[Context]) -> tuple[list[Hazard],
             vector.pop(register, None)
             (vector if is_vector else scalar)[register] = inst.pc
     return found, Scalars(frozenset(read), tuple(sorted(scalar.items())), tuple(sorted(vector.items())))
+
+
+def _masks(ctx: Context) -> list[int]:
+    """The scalar registers that a vector instruction takes a bit of each lane from."""
+    if not TAKES_MASK.match(ctx.inst.name):
+        return []
+    long = ctx.inst.opcode.operand("src2") is not None and not ctx.inst.name.startswith("v_div_fmas")
+    return [one for one in source_registers(ctx, "src2") if one < VECTOR] if long else list(BOTH_VCC)
 
 
 def _waited(bits: int, scalar: dict[int, int], vector: dict[int, int]) -> None:

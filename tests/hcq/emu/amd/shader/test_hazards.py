@@ -12,6 +12,7 @@ from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.operands import Context, Mode
 from hcq.emu.amd.shader.rdna_hazards import Scalars, row_hazards, scalar_hazards
 from hcq.emu.amd.shader.register_waits import Hazard
+from tests.hcq.emu.amd.shader.assembler import assemble
 from tests.hcq.emu.amd.shader.bench import ACC_OFFSET, DEFAULT_MODE, ISAS
 from tests.hcq.emu.amd.shader.kernels import Loaded
 from tests.hcq.emu.amd.shader.random_kernels import make
@@ -306,3 +307,22 @@ define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {{
     assert [row_hazards(piece) for piece in decoded(loaded)] == [[]]
     found = [one for piece in decoded(loaded, without_nops=True) for one in row_hazards(piece)]
     assert [one.wait for one in found] == ["v_nop"]
+
+
+def test_gfx11_waits_for_a_mask_that_is_written_again_in_waves_of_64_lanes() -> None:
+    text = kernel(CARRIED["a quotient"]).replace("ptr addrspace(1) %out) {", "ptr addrspace(1) %out) #0 {")
+    loaded = Loaded(text + 'attributes #0 = { "target-features"="+wavefrontsize64" }', "gfx1100")
+    isa = ISAS["gfx1100"]
+
+    def wide(pieces: list[list[Context]]) -> list[list[Context]]:
+        return [[Context(isa, one.inst, one.mode, 64, ACC_OFFSET) for one in piece] for piece in pieces]
+
+    assert scalars_of(wide(decoded(loaded))) == []
+    found = scalars_of(wide(decoded(loaded, without_nops=True)))
+    assert bool(found) == ("s_waitcnt_depctr" in loaded.assembly)
+    mask = [("v_cndmask_b32", ["v1", 0, "v2"]), ("s_mov_b32", ["vcc_lo", 0]), ("s_mov_b32", ["s4", "vcc_lo"])]
+    made = [
+        Context(isa, isa.decode(assemble(isa, name, operands), 4 * at), Mode(DEFAULT_MODE), 64, ACC_OFFSET)
+        for at, (name, operands) in enumerate(mask)
+    ]
+    assert [one.wait for one in scalars_of([made])] == ["s_waitcnt_depctr sa_sdst(0)"]
