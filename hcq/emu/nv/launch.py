@@ -531,7 +531,10 @@ def _shown(numbers: tuple[int | float, ...]) -> str:
 
 
 def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int, has_code: bool) -> Tally:
-    """Where a launch that counts counts. Registers are those that the QMD gives; of PTX alone, an estimate."""
+    """Where a launch that counts counts: shared memory without the system's part of it.
+
+    Registers are those that the QMD gives; of PTX alone, an estimate.
+    """
     function = kernel.function
     registers = qmd.value("register_count")
     if not has_code:
@@ -544,7 +547,7 @@ def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int, has_code: bool) 
         block_of(qmd),
         WARP,
         registers,
-        qmd.value("shared_memory_size"),
+        max(0, qmd.value("shared_memory_size") - RESERVED_SHARED_BYTES),
         qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
         sample,
     )

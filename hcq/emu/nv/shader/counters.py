@@ -440,11 +440,14 @@ def _copy(code: Code, to: Operand, source: Operand) -> Step:
         if not len(who):
             return
         _, goal = _threads(group, goal_of, select, registers)
+        stored = -_tally(batch).record.shared_passes
         _count(batch, "shared", "store", who, goal, size, False)
+        stored += _tally(batch).record.shared_passes
         if limit is not None:
             read = np.broadcast_to(registers[limit], (batch.count,))[who] > 0
             who, start = who[read], start[read]
-        _count(batch, "global", "load", who, start, size, by_l1)
+        layout = _layout(batch)
+        _tally(batch).memory("load", layout.warp[who], layout.block[who], start, size, by_l1, stored=stored)
 
     return count
 
