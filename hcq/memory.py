@@ -282,6 +282,8 @@ class Pool:
     def __init__(self, device: Base, limit_bytes: int | None = None) -> None:
         self.device = device
         self.alignment = device.alignment  # of blocks of more than ALIGNMENT bytes
+        # so that a pointer behind a buffer's end is none to the next one, for who checks accesses
+        self.apart_bytes = 1 if "memory" in device.config.sanitize else 0
         self.free: dict[int, list[tuple[int, int]]] = {}  # capacity -> (va, fence)
         self.mapped_bytes = 0
         self.limit_bytes = _default_limit() if limit_bytes is None else limit_bytes
@@ -305,13 +307,14 @@ class Pool:
             size_bytes = checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)
         if name is not None and type(name) is not str:
             checks.text("alloc", "name", name)
-        if size_bytes <= ALIGNMENT:
+        room = size_bytes + self.apart_bytes
+        if room <= ALIGNMENT:
             capacity = ALIGNMENT
-        elif size_bytes <= 4096:
-            capacity = (size_bytes + self.alignment - 1) & -self.alignment
+        elif room <= 4096:
+            capacity = (room + self.alignment - 1) & -self.alignment
         else:
-            step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
-            capacity = (size_bytes + step - 1) & -step
+            step = 1 << room.bit_length() - 4  # eight classes for each power of two
+            capacity = (room + step - 1) & -step
         device = self.device
         if device.dead:
             device.check_alive()

@@ -35,6 +35,11 @@ SHOWN = {
         "right: False",
         "right: [True, True] findings: []",
     ),
+    "7-the-debugger": (
+        "by div.rn.f32 %f5, %f2, %f3",
+        "by setp.eq.u32 %p1, %r3, 70",
+        "(in the past): warp 2 of softmax",
+    ),
 }
 
 

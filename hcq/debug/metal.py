@@ -21,6 +21,7 @@ import numpy as np
 from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import PAGE, Pages
 from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.metal.shader.following import FollowingMachine
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory
 from hcq.emu.metal.shader.program import Program
 from hcq.emu.shader.checks import Checks
@@ -63,6 +64,10 @@ class _Machine(Machine):
         probe.done += -(-self.size // SIMD)
         if probe.tick >= probe.due or line in probe.keys:
             probe.look(line, (self, names))
+
+
+class _Following(_Machine, FollowingMachine):
+    """One that also follows what nobody wrote."""
 
 
 class _Bound:
@@ -131,12 +136,17 @@ class MetalWork(Work):
             where = space.find(one.start)
             bindings[index] = where.data[one.start - where.start : one.end - where.start]
 
+        checks = self.checks if probe.is_live else None
+        of_kind: Any = _Machine
+        if checks is not None and "init" in checks.words:
+            of_kind = self.program.following(self.grid, self.block, checks, _Following)
+
         def make(name: str, groups: int, threads: int, first: int) -> Machine:
-            machine = _Machine(name, groups, threads, first)
+            machine: _Machine = of_kind(name, groups, threads, first)
             machine.probe, machine.work = probe, self
             return machine
 
-        races = self.program.races(self.grid, self.block, self.checks if probe.is_live else None)
+        races = self.program.races(self.grid, self.block, checks)
         self.program.interpret(self.grid, self.block, bindings, races, run=self._run, make=make)
 
     def save(self) -> None:

@@ -37,6 +37,8 @@ def run(session: Session, words: Sequence[str], command: list[str]) -> int:
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if session.is_stopped and session.cancel():
+            return
         if session.is_stopped:
             session.face.tell("-- the program has stopped already: continue goes on, quit ends it.")
         elif not session.interrupt():

@@ -31,7 +31,7 @@ from hcq.debug.nv import NvWork
 from hcq.debug.packets import PacketLog
 from hcq.debug.plans import CONTINUE, Plan
 from hcq.debug.points import Points
-from hcq.debug.timeline import NEVER, Enough, History, Place, Probe, Record, Snapshot
+from hcq.debug.timeline import NEVER, Enough, History, Place, Probe, Record, Snapshot, Unwanted
 from hcq.errors import HcqError
 from hcq.events.kernel_faults import KernelFault
 from hcq.events.stray_accesses import Stray
@@ -122,6 +122,7 @@ class Session:
         self._live: list[Probe] = []
         self._programs: dict[Any, Any] = {}
         self._present: Stop | None = None
+        self._travelling: Probe | None = None  # a run again that is on its way to a place
         self._chosen: tuple[tuple[int, int], ...] = ()  # who to look at where it stops next
 
     # ------------------------------------------------------------ launches, as they come
@@ -236,12 +237,20 @@ class Session:
 
     def interrupt(self) -> bool:
         """A person asks to stop, from any thread, perhaps in a signal handler. False: nothing runs that could."""
-        if self._present is not None:
-            return True  # it has stopped
+        if self._present is not None:  # it has stopped
+            self.cancel()
+            return True
         self.is_asked_to_stop = True
         for probe in self._live:
             probe.due = 0
         return bool(self._live)
+
+    def cancel(self) -> bool:
+        """End what is looked for in the past, or the way there. False: nobody is on such a way."""
+        probe = self.history.scanning or self._travelling
+        if probe is not None:
+            probe.cancel()
+        return probe is not None
 
     @property
     def is_stopped(self) -> bool:
@@ -380,7 +389,12 @@ class Session:
                 first = None
                 came_back = False
                 while isinstance(order, Goto) and not order.present:
-                    order = self._visit(order)
+                    try:
+                        order = self._visit(order)
+                    except Unwanted:
+                        order = Goto(
+                            self._front_place(), "interrupted on the way, back in the present", present=True
+                        )
                     came_back = True
                 if isinstance(order, Goto):
                     stop.reason = order.reason
@@ -462,6 +476,7 @@ class Session:
                     self._limit(probe, front)
                     return
                 why = found
+            self._travelling = None
             order = self._ask(
                 Stop(
                     why,
@@ -474,6 +489,7 @@ class Session:
             )
             if not isinstance(order, Go):
                 raise _Leave(order)
+            self._travelling = probe
             self.plan = order.plan
             self._arm(probe)
             self._limit(probe, front)
@@ -487,11 +503,16 @@ class Session:
             self._limit(probe, front)
         else:
             probe.due = place.tick
+        self._travelling = probe
         try:
             record.again(probe, start)
+        except Unwanted:
+            raise
         except HcqError:
             if not record.fault:
                 raise
+        finally:
+            self._travelling = None
         if not is_there or self.plan.launch == record.number:
             if is_there:
                 reason = "the launch has ended"

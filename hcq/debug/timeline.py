@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from hcq.debug.moment import Moment, Test, Work
 from hcq.debug.pages import Content, Pages, Pool, Replay
+from hcq.errors import UsageError
 
 NEVER = 1 << 62
 FIRST_SPACING = 2048  # instructions between snapshots, at first
@@ -45,6 +46,10 @@ class Snapshot(NamedTuple):
 
 class Enough(Exception):
     """A run again has come to where it was wanted to."""
+
+
+class Unwanted(UsageError):
+    """Somebody has stopped a run again on its way."""
 
 
 class Record:
@@ -129,14 +134,17 @@ class Probe:
         self.keys: frozenset[int] = frozenset()
         self.pages: Pages | None = None
         self.goal = 0  # a place that it is on its way to
+        self.is_unwanted = False
         self._next = record.spacing
 
     def look(self, key: int, context: Any) -> None:
         """By the run, before an instruction that somebody may want to stop at."""
+        self._go_on()
         self.watch(self, self.record.work.moment(key, context))  # type: ignore[attr-defined]
 
     def between(self, machine: Any) -> None:
         """By the run, where its machine can be saved: between two blocks of instructions."""
+        self._go_on()
         if self.tick < self._next or self.pages is None:
             return
         record = self.record
@@ -151,6 +159,15 @@ class Probe:
         ahead = max(CLOSEST, (self.goal - self.tick) // 2) if self.goal > self.tick else record.spacing
         self._next = self.tick + min(ahead, record.spacing)
 
+    def cancel(self) -> None:
+        """End this run soon, by Unwanted; from any thread, perhaps in a signal handler."""
+        self.is_unwanted = True
+        self.due = 0
+
+    def _go_on(self) -> None:
+        if self.is_unwanted:
+            raise Unwanted("interrupted.")
+
 
 class History:
     """The launches that are kept, in the order in which they began."""
@@ -159,6 +176,7 @@ class History:
         self.pool = Pool()
         self.records: list[Record] = []
         self.count = 0
+        self.scanning: Probe | None = None  # the run in which something is looked for
         self._awake: list[Record] = []
 
     def begin(self, work: Work, space: Any, title: str) -> Record:
@@ -211,13 +229,18 @@ class History:
         probe.keys = frozenset() if keys is None else keys
         probe.due = start.tick + 1 if keys is None else before
         probe.goal = before
+        self.scanning = probe
         try:
             record.again(probe, start)
         except Enough:
             pass
+        except Unwanted:
+            raise
         except Exception:
             if not record.fault:
                 raise
+        finally:
+            self.scanning = None
         return found[0] if found else None
 
     def last(

@@ -31,6 +31,7 @@ class KnownMemory(NamedTuple):
     freed           in order: memory of buffers that are gone, which the device keeps for others
     closed          in order, with the freed ones: what no launch that begins now may touch
     unwritten       what nobody wrote of its buffers; None: nobody wants to know
+    shared_bytes    that a block of the kernel has, which a launch rounds up; None: not known, or launches add to it
     arguments       the first of the two registers that a wave finds the address of its arguments in, and how many bytes
                     they are; None: not known, or the GPU has them elsewhere
     """
@@ -40,6 +41,7 @@ class KnownMemory(NamedTuple):
     closed: tuple[Stretch, ...]
     arguments: tuple[int, int] | None = None
     unwritten: UnwrittenMemory | None = None
+    shared_bytes: int | None = None
 
 
 Ask = Callable[[int, int], KnownMemory | None]

@@ -16,7 +16,12 @@ from hcq.gpu.program import GpuProgram
 
 
 class SharingProgram(GpuProgram):
-    """A program whose launches may ask for more shared memory than its kernel declares."""
+    """A program whose launches may ask for more shared memory than its kernel declares.
+
+    adds_shared  a launch has asked for some, or may have
+    """
+
+    adds_shared = False
 
     @property
     @abstractmethod
@@ -43,3 +48,4 @@ class SharingProgram(GpuProgram):
                 f"bytes of shared memory on {self.device.arch}."
             )
         self._dynamic_shared = size_bytes
+        self.adds_shared |= size_bytes > 0

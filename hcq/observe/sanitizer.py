@@ -42,6 +42,7 @@ class Sanitizer(Observer):
         self.device = device
         self.known = KernelFindings(device.name, self._buffer_at, Ignored.read(device.config.sanitize_ignore))
         self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
+        self._programs: dict[int, weakref.ref[Program]] = {}  # by where code begins
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
         # validation looks for what costs little
@@ -57,6 +58,7 @@ class Sanitizer(Observer):
         self.known.load(program.code_va, program.name, lambda place: _line(line_at(), place))
         self._memory.written(program.code_va, None)
         self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
+        self._programs[program.code_va] = weakref.ref(program)
 
     def closing(self) -> bool:
         for end in self._ends:
@@ -90,7 +92,10 @@ class Sanitizer(Observer):
             return None
         if address not in self._arguments and not self._memory.has(address):
             return None
-        return self._memory.known()._replace(arguments=self._arguments.get(address))
+        program = self._programs[address]() if address in self._programs else None
+        adds = getattr(program, "adds_shared", True)
+        shared = None if adds else getattr(program, "own_shared_bytes", None)
+        return self._memory.known()._replace(arguments=self._arguments.get(address), shared_bytes=shared)
 
     def _knows(self, pid: int, entry: int) -> bool:
         """Whether a launch is this device's; others are none of its business."""

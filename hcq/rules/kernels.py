@@ -80,9 +80,10 @@ MISSING_WAIT: Rule = rule(
 
 HAZARD: Rule = rule(
     "hazard",
-    "As many wait states stand between two instructions of an AMD GPU as the second needs (checked on emulated GPUs"
-    " with HCQ_SANITIZE=wait).",
-    "Put an s_nop (on gfx11 s_waitcnt_depctr), or instructions that have nothing to do with it, between the two.",
+    "Between two instructions of an AMD GPU stands what the second needs: wait states, or a wait (checked on emulated"
+    " GPUs with HCQ_SANITIZE=wait).",
+    "Put an s_nop (on gfx11 s_waitcnt_depctr, on gfx12 s_wait_alu), or instructions that have nothing to do with it,"
+    " between the two.",
     level="warning",
 )
 

@@ -12,6 +12,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
@@ -78,6 +79,10 @@ def launch(
     counts = counters.is_wanted()
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
+    checks = Checks.of_launch(pid, work.entry)
+    looks = checks is not None and "memory" in checks.words
+    if checks is not None and checks.known is not None and (own := checks.known.shared_bytes) is not None:
+        start = replace(start, lds_bytes=min(own, start.lds_bytes))  # what is behind it is nobody's
     run = functools.partial(
         run_dispatch if kernel_debug.debugger is None else kernel_debug.debugger.run_amd,
         core,
@@ -89,9 +94,7 @@ def launch(
     )
     if schedules is not None:
         run = functools.partial(run, schedule=schedules.of_launch(work.grid, work.block))
-    checks = Checks.of_launch(pid, work.entry)
-    looks = checks is not None and "memory" in checks.words
-    beyond = Strays(work.entry, work.lds_bytes) if looks or stray_accesses.is_wanted() else None
+    beyond = Strays(work.entry, start.lds_bytes) if looks or stray_accesses.is_wanted() else None
     is_told = looks and checks is not None and checks.known is not None  # by what else looks at each access
     if beyond is not None and pid == os.getpid() and not is_told and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))

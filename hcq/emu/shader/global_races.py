@@ -31,6 +31,7 @@ UNMARKED = 3  # a store that may be a plain or an atomic one: some instruction s
 MOST_SITES = 1 << 16
 VERBS = {"load": "reads it", "store": "writes it", "atomic": "changes it"}
 NO_ORDER = "with nothing between that orders them"
+ONE_ATOMIC = f"{NO_ORDER}, and only one of them is atomic"
 NO_WARP_ORDER = "with no bar.warp.sync between"
 TOO_NARROW = "with a scope that does not reach the other"
 
@@ -330,13 +331,15 @@ class GlobalRaces:
         for other in np.unique(sites).tolist():
             some = which[sites == other]
             at, cell = int(some[0]), int(made.cells[some[0]])
+            level = int(marks.level[cell])
+            is_mixed = UNMARKED not in (level, made.level) and (level == PLAIN) != (made.level == PLAIN)
             self._tell(
                 rule,
                 (other, int(marks.warp[cell]), int(marks.lane[cell])),
                 (made.site, int(made.warps[at]), int(made.lanes[at])),
                 made.pool.address(cell),
                 len(some),
-                why,
+                ONE_ATOMIC if is_mixed and why == NO_ORDER else why,
             )
 
     def _site(self, place: int, kind: str) -> int:

@@ -36,7 +36,8 @@ class Stored(NamedTuple):
 def bytes_of(values: Array) -> Array:
     """(n, size) bytes of n numbers, or of n rows of numbers."""
     whole = np.ascontiguousarray(values)
-    return whole.view(np.uint8).reshape(len(whole), -1)
+    size = whole.itemsize * int(np.prod(whole.shape[1:]))
+    return whole.view(np.uint8).reshape(len(whole), size)
 
 
 Pairs = tuple[Array, Array]  # numbers of accesses

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -85,19 +86,62 @@ def test_an_interrupt_stops_the_kernel_that_runs(tmp_path: Path) -> None:
     script = "break text add\ncontinue\ndelete all\ncontinue\nprint %r1\nreverse-step\nquit 3\n"
     process = start(tmp_path, script, *OURS, ptx=ENDLESS)
     assert process.stdout is not None
-    said = ""
-    while "delete all" not in said:
-        line = process.stdout.readline()
-        assert line, said
-        said += line
-    while process.poll() is None:  # one that comes while it is stopped is not heard
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-    said += process.stdout.read()
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")), daemon=True)
+    reader.start()
+    while process.poll() is None and not any("delete all" in line for line in lines):
+        time.sleep(0.1)
+    while process.poll() is None and not any("-- interrupted" in line for line in lines):
+        process.send_signal(signal.SIGINT)  # one that comes while it is stopped is not heard
+        time.sleep(0.5)
+    process.wait(90)
+    reader.join()
+    said = "".join(lines)
     assert process.returncode == 3, said
     assert "-- interrupted" in said
     assert "%r1 = " in said
     assert "(in the past)" in said
+
+
+LONG = ENDLESS.replace("bra LOOP;", "setp.lt.u32 %p1, %r1, 400000;\n  @%p1 bra LOOP;\n  ret;").replace(
+    "mov.u32 %r1, 0;", ".reg .pred %p<2>;\n  mov.u32 %r1, 0;", 1
+)
+
+
+@pytest.mark.parametrize("question", ["reverse-continue", "origin %r1"])
+def test_an_interrupt_ends_a_long_way_back_and_the_prompt_goes_on(question: str, tmp_path: Path) -> None:
+    script = "break text ret\ncontinue\ndelete all\n"
+    if question == "reverse-continue":
+        script += "break if %r1 == 1000000\n"
+    (tmp_path / "asked").write_text(script)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "matmul.ptx").write_text(LONG)
+    found = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hcq", "debug", "-x", "asked", *OURS],
+        cwd=tmp_path,
+        env={**found, "HCQ_CACHE_DIR": str(tmp_path / "cache")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = ""
+    while "=> " not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    process.stdin.write(f"{question}\nprint %r1\nquit 7\n")
+    process.stdin.flush()
+    while process.poll() is None:
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+    said += process.stdout.read()
+    assert process.returncode == 7, said
+    assert "interrupted" in said
+    assert "%r1 = 400000" in said
 
 
 def test_a_trace_is_debugged_on_the_gpu_that_it_names(tmp_path: Path) -> None:

@@ -182,3 +182,28 @@ continue
     assert stops[0] == stops[1]
     assert "-- finding: [global-race] kernel matmul: a race on" in said
     assert "nv:sm_90:seed=4 repeats it." in said
+
+
+UNWRITTEN_MSL = """
+kernel void matmul(device float* C [[buffer(0)]], device const float* A [[buffer(1)]],
+                   device const float* B [[buffer(2)]], uint t [[thread_position_in_threadgroup]],
+                   uint b [[threadgroup_position_in_grid]]) {
+    threadgroup float tile[64];
+    tile[t] = A[t];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    float x = tile[t + 1];
+    C[t] = x;
+}
+"""
+
+
+def test_what_nobody_wrote_stops_a_metal_kernel_at_its_use() -> None:
+    bench = Checked("metal", ["where", "reverse-step"])
+    bench.words = frozenset({"init"})
+    source = parse(UNWRITTEN_MSL)
+    bench.program = Program(source, source.kernels["matmul"])
+    bench.session.points.add("finding", "")
+    bench.launch()
+    reason = bench.face.stops[0][0]
+    assert reason.startswith("finding: [uninitialised-read]")
+    assert "C[t] = x;" in bench.face.after("where")

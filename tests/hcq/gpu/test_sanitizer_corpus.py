@@ -22,6 +22,7 @@ from tests.hcq.gpu.sanitizer_corpus.row import Row
 pytestmark = pytest.mark.own_devices
 CASES = [(row, word) for row in ROWS for word in row.only or LANGUAGES[row.language].machines]
 Open = Callable[[str, str], Any]
+HIDDEN = {"a histogram is counted before it is zeroed"}  # some orders of AMD's waves have an atomic between
 KIN = {"shared-race": ["lane-race"], "global-race": ["lane-race"]}  # what a fault may break, too
 
 
@@ -87,10 +88,24 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> None:
     gpu, language = open_for(f"{machine}:seed=5", row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
+    if row.name in HIDDEN:
+        return
     assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
         row.rule,
         *KIN.get(row.rule, ()),
     }
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name in HIDDEN and row.language == "hip"], ids=_called
+)
+def test_a_race_that_some_orders_hide_is_found_among_twenty(row: Row, open_for: Open) -> None:
+    found = set()
+    for seed in range(1, 21):
+        found |= rules(open_for(f"amd:gfx90a:seed={seed}", row.word), LANGUAGES["hip"], row, row.wrong)
+        if found:
+            break
+    assert found == {row.rule}
 
 
 def test_every_row_has_a_name_of_its_own_and_two_kernels() -> None:

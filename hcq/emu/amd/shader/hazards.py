@@ -4,13 +4,11 @@ In       the instructions of a block, in order, and those that a wave has run be
 Out      `Before`: for each wave that comes to a block, Hazards: both instructions, and how many wait states stand
          between them and should
 Changes  nothing
-Next     wait_steps.py (who asks), register_uses.py (what an instruction reads and writes)
-Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM 22, GCNHazardRecognizer.cpp, for those
-         of matrix instructions. Of these the least is taken that an instruction of their size may need
+Next     wait_steps.py (who asks), product_hazards.py (matrix products), rdna_hazards.py (gfx11, gfx12),
+         register_uses.py (what an instruction reads and writes)
+Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM 22, GCNHazardRecognizer.cpp
 
-Every instruction is a wait state, s_nop N is N + 1; so is a branch, taken or not.
-RDNA waits by itself for nearly all of these; of gfx1100 to gfx1102 the result of a transcendental is looked at, which
-needs an s_waitcnt_depctr.
+On CDNA every instruction is a wait state, s_nop N is N + 1; so is a branch, taken or not.
 """
 
 from __future__ import annotations
@@ -21,70 +19,88 @@ from typing import NamedTuple
 
 from hcq.emu.amd.shader.classes import SPECIAL
 from hcq.emu.amd.shader.control import register_field
+from hcq.emu.amd.shader.field_registers import SCALAR_FORMATS
+from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.emu.amd.shader.operands import Context
+from hcq.emu.amd.shader.product_hazards import (
+    DOUBLE,
+    Product,
+    before_addend,
+    before_factor,
+    before_overwritten,
+    before_use,
+    product_of,
+)
+from hcq.emu.amd.shader.rdna_hazards import MEMORY, VALU, Scalars, row_hazards, scalar_hazards
 from hcq.emu.amd.shader.register_uses import uses_of
 from hcq.emu.amd.shader.register_waits import Hazard
 from hcq.emu.amd.shader.registers import EXEC, VCC, VECTOR, Uses, name_of
 
-VALU = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P", "MAI")
-MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")
 LANE = re.compile(r"v_(readlane|writelane)")
 READS_LANE = re.compile(r"v_read(first)?lane")
-PRODUCT = re.compile(r"v_s?mfmac?_(?P<out>f32|f64|i32)_(?P<size>4x4|16x16|32x32)x\d+(_\d+b)?_?(?P<type>\w+)")
-# wait states behind a product before its result is used elsewhere
-PRODUCT_STATES = {
-    "gfx90a": {"4x4": 5, "16x16": 11, "32x32": 19},
-    "gfx942": {"4x4": 4, "16x16": 7, "32x32": 11},
-}
-MOST_STATES = 20  # between two instructions that are a hazard
+DOT = re.compile(r"v_dot\d")
+SWAPS_ROWS = re.compile(r"v_permlane\d+_swap")
+READS_M0 = re.compile(r"s_movrel|s_sendmsg|ds_.*addtid")
+WRITES_PART = re.compile(r"v_cvt_(pk|sr)_(fp8|bf8)_f32")
+MOST_STATES = 21  # between two instructions that are a hazard
 MOST_ROWS = 4096
-VECTORS_BEHIND = 5  # vector instructions behind a transcendental of gfx11 that may not read its result
-DOUBLE_STATES = {"4x4": 6, "16x16": 11}
+WHOLE = 6  # dst_sel of an SDWA word
 
 
 class _Write(NamedTuple):
-    """How a register was written: valu, special (a transcendental), product, setreg, or data (read by a store)."""
+    """What a register waits for.
 
-    kind: str
+    at       in wait states, from the beginning of the row
+    product  that wrote it, or that adds to it
+    dot      the instruction, where it is a product of short vectors
+    """
+
     at: int
     pc: int
-    needed: int = 0
+    product: Product | None = None
+    dot: tuple[object, ...] = ()
 
 
 class Before:
-    """The instructions that waves ran last, of one program. Each such row has a number; 0: none."""
+    """What waves ran last, of one program. Each such state has a number; 0: nothing is known."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Context, ...]] = [()]
-        self.number_of: dict[tuple[int, ...], int] = {(): 0}
+        self.scalars: list[Scalars] = [Scalars()]
+        self.number_of: dict[object, int] = {}
 
     def then(self, number: int, block: list[Context]) -> tuple[list[Hazard], int]:
-        """A wave that ran this row comes to a block: hazards whose second instruction is there, and its next row."""
+        """A wave in this state comes to a block: hazards whose second instruction is there, and its next state."""
         row = self.rows[number]
         together = [*row, *block]
         found = block_hazards(together)[len(block_hazards(list(row))) :]
+        scalars = self.scalars[number]
+        if block and (
+            block[0].isa.generation == 12 or (block[0].isa.generation == 11 and block[0].wave_size == 64)
+        ):
+            more, scalars = scalar_hazards(scalars, block)
+            found += more
         states, last = 0, len(together)
         while last and states < MOST_STATES:
             last -= 1
             states += _states(together[last])
         kept = tuple(together[last:])
-        key = tuple(ctx.inst.pc for ctx in kept)
+        key = tuple(ctx.inst.pc for ctx in kept), scalars
         if key not in self.number_of and len(self.rows) == MOST_ROWS:
             return found, 0
         next_number = self.number_of.setdefault(key, len(self.rows))
         if next_number == len(self.rows):
             self.rows.append(kept)
+            self.scalars.append(scalars)
         return found, next_number
 
 
 def block_hazards(instructions: list[Context]) -> list[Hazard]:
-    """Those of some instructions in a row, by their instruction set."""
+    """Those of some instructions in a row, by their generation."""
     if not instructions:
         return []
-    isa = instructions[0].isa
-    if not isa.waits_for_transcendentals:
-        return transcendentals_of(instructions)
-    return hazards_of(instructions) if isa.generation == 9 else []
+    generation = instructions[0].isa.generation
+    return hazards_of(instructions) if generation == 9 else row_hazards(instructions)
 
 
 def _states(ctx: Context) -> int:
@@ -92,73 +108,70 @@ def _states(ctx: Context) -> int:
 
 
 def hazards_of(instructions: list[Context]) -> list[Hazard]:
-    """Those of a block."""
+    """Those of CDNA."""
     found: list[Hazard] = []
     last: dict[tuple[str, int], _Write] = {}
+    doubles = _Write(-MOST_STATES, 0)  # the last product of doubles
     at = 0
     for ctx in instructions:
-        uses = uses_of(ctx)
-        for kind, register, needed, what in _needs(ctx, uses):
-            write = last.get((kind, register))
-            if write is None:
-                continue
-            needed = needed or write.needed
+        uses, product = uses_of(ctx), product_of(ctx)
+        told: set[tuple[str, int]] = set()
+        for kind, register, needed, what in _needs(ctx, uses, product, last):
+            write = last[kind, register]
             states = at - write.at - 1
-            if states < needed:
+            if states < needed and (kind, write.pc) not in told:
+                told.add((kind, write.pc))
                 name = f"hardware register {register}" if kind == "setreg" else name_of(register)
+                name = "m0" if kind == "m0" else name
                 found.append(Hazard(write.pc, ctx.inst.pc, f"{name} {what}", states, needed))
-        _note(ctx, uses, at, last)
+        found += _behind_doubles(ctx, uses, at, doubles, last)
+        _note(ctx, uses, product, at, last)
+        if product is not None and product.unit == DOUBLE:
+            doubles = _Write(at, ctx.inst.pc)
         at += _states(ctx)
     return found
 
 
-def transcendentals_of(instructions: list[Context]) -> list[Hazard]:
-    """On gfx11: results of transcendentals that a vector instruction reads before they are surely there.
-
-    They are behind five other vector instructions, a second transcendental, a memory instruction, or a wait for vector
-    results (s_waitcnt_depctr).
-    """
-    found: list[Hazard] = []
-    # register -> what writes it; how many vector instructions, and how many transcendentals, since
-    fresh: dict[int, tuple[int, int, int]] = {}
-    for ctx in instructions:
-        inst = ctx.inst
-        is_wait = inst.name == "s_waitcnt_depctr" and inst.fields["simm16"] >> 12 == 0
-        if inst.format in (*MEMORY, "DS") or is_wait:
-            fresh.clear()
-        if inst.format not in (*VALU, "VOPD"):
-            continue
-        uses, is_special = uses_of(ctx), bool(SPECIAL.match(inst.name))
-        for register in uses.reads:
-            if register in fresh:
-                first, states, _ = fresh.pop(register)
-                what = f"{name_of(register)} is read behind a transcendental"
-                found.append(Hazard(first, inst.pc, what, states, VECTORS_BEHIND + 1))
-        fresh = {
-            register: (first, states + 1, others + is_special)
-            for register, (first, states, others) in fresh.items()
-            if register not in uses.writes and states < VECTORS_BEHIND and others + is_special < 2
-        }
-        if is_special:
-            fresh |= dict.fromkeys((one for one in uses.writes if one >= VECTOR), (inst.pc, 0, 0))
-    return found
+Need = tuple[str, int, int, str]  # kind of write, register, wait states, what is done with it
 
 
-def _needs(ctx: Context, uses: Uses) -> Iterator[tuple[str, int, int, str]]:
-    """(kind of write, register, wait states or 0 for those of the write, what this instruction does with it)."""
+def _needs(
+    ctx: Context, uses: Uses, product: Product | None, last: dict[tuple[str, int], _Write]
+) -> Iterator[Need]:
+    """What this instruction may not follow too soon."""
+    every = _of_vectors(ctx, uses, product, last) if ctx.inst.format in VALU else _of_others(ctx, uses)
+    for kind, register, needed, what in every:
+        if (kind, register) in last:
+            yield kind, register, needed, what
+    if product is not None:
+        yield from _of_a_product(ctx, product, last)
+    elif ctx.inst.format in (*VALU, *MEMORY, "DS"):
+        yield from _behind_products(ctx, uses, last)
+
+
+def _of_others(ctx: Context, uses: Uses) -> Iterator[Need]:
+    """Of instructions that are no vector ones."""
     inst = ctx.inst
-    name, form = inst.name, inst.format
-    is_newer = ctx.isa.arch == "gfx942"
+    if inst.format in MEMORY:
+        scalars = (one for one in uses.reads if one < VECTOR)
+        yield from (("valu", one, 5, "is read by a memory instruction") for one in scalars)
+    if inst.name in ("s_getreg_b32", "s_setreg_b32", "s_setreg_imm32_b32"):
+        yield "setreg", register_field(inst)[0], 2, "is used again"
+    if (
+        READS_M0.match(inst.name)
+        or (inst.format in MEMORY and is_load_to_lds(inst))
+        or inst.fields.get("lds")
+    ):
+        yield "m0", ctx.m0, 1, "is read"
+
+
+def _of_vectors(
+    ctx: Context, uses: Uses, product: Product | None, last: dict[tuple[str, int], _Write]
+) -> Iterator[Need]:
+    inst = ctx.inst
+    name, is_newer = inst.name, ctx.isa.arch != "gfx90a"
     scalars = [one for one in uses.reads if one < VECTOR]
     vectors = [one for one in uses.reads if one >= VECTOR]
-    if form in MEMORY:
-        yield from (("valu", one, 5, "is read by a memory instruction") for one in scalars)
-    if form in (*MEMORY, "DS") or (form in VALU and form != "MAI"):
-        yield from (("product", one, 0, "is used") for one in uses.all if one >= VECTOR)
-    if name in ("s_getreg_b32", "s_setreg_b32", "s_setreg_imm32_b32"):
-        yield "setreg", register_field(inst)[0], 2, "is used again"
-    if form not in VALU:
-        return
     yield from (
         ("data", one, 1, "is overwritten while a store reads it") for one in uses.writes if one >= VECTOR
     )
@@ -169,42 +182,124 @@ def _needs(ctx: Context, uses: Uses) -> Iterator[tuple[str, int, int, str]]:
     if inst.dpp is not None:
         yield from (("valu", one, 2, "is read across lanes") for one in vectors)
         yield "valu", EXEC, 5, "is used across lanes"
+    if product is not None:
+        yield from (("valu", one, 2, "is read by a matrix instruction") for one in vectors)
+        yield "valu", EXEC, 4, "is used by a matrix instruction"
+    if SWAPS_ROWS.match(name):
+        yield from (("valu", one, 2, "is swapped between rows") for one in uses.all if one >= VECTOR)
+        yield "valu", EXEC, 4, "is used across rows"
     if not is_newer:
         return
     yield from (("valu", one, 2, "is read by a vector instruction") for one in scalars)
+    yield from (("part", one, 1, "is used behind a write to a part of it") for one in uses.all)
     if READS_LANE.match(name):
         yield from (("valu", one, 1, "is read by lane") for one in vectors)
+    if READS_LANE.match(name) or LANE.match(name):
+        yield "valu", EXEC, 4, "is used by lane"
     if not SPECIAL.match(name):
         yield from (("special", one, 1, "is read behind a transcendental") for one in vectors)
 
 
-def _note(ctx: Context, uses: Uses, at: int, last: dict[tuple[str, int], _Write]) -> None:
+def _of_a_product(ctx: Context, second: Product, last: dict[tuple[str, int], _Write]) -> Iterator[Need]:
+    """A matrix product behind another."""
+    arch = ctx.isa.arch
+    for register in second.factors:
+        write = last.get(("product", register))
+        if write is not None and write.product is not None:
+            yield "product", register, before_factor(write.product, arch), "is multiplied"
+    for register in second.addend:
+        write = last.get(("product", register))
+        if write is not None and write.product is not None:
+            yield "product", register, before_addend(write.product, second, arch), "is added to"
+
+
+def _behind_products(ctx: Context, uses: Uses, last: dict[tuple[str, int], _Write]) -> Iterator[Need]:
+    """Another instruction behind a product, of matrices or of short vectors."""
+    arch, is_valu = ctx.isa.arch, ctx.inst.format in VALU
+    own = _dot_of(ctx)
+    adds_to = uses.writes if "c_" in ctx.inst.name or "acc" in ctx.inst.name else ()
+    for register in uses.all:
+        is_read = register in uses.reads
+        write = last.get(("product", register))
+        if write is not None and write.product is not None:
+            use = "read" if is_read and is_valu else "sent" if is_read else "written"
+            yield "product", register, before_use(write.product, arch, use), "is used"
+        write = last.get(("dot", register))
+        if write is not None and not (write.dot == own and (not is_read or register in adds_to)):
+            yield "dot", register, 3, "is used"
+    for register in uses.writes:
+        write = last.get(("addend", register))
+        if write is not None and write.product is not None:
+            yield "addend", register, before_overwritten(write.product), "is overwritten while it is added to"
+
+
+def _dot_of(ctx: Context) -> tuple[object, ...]:
+    """A product of short vectors, as it is told from others; () for another instruction."""
+    inst = ctx.inst
+    return (inst.name, inst.format, inst.dpp is None) if DOT.match(inst.name) else ()
+
+
+def _behind_doubles(
+    ctx: Context, uses: Uses, at: int, doubles: _Write, last: dict[tuple[str, int], _Write]
+) -> Iterator[Hazard]:
+    """What may not follow a product of doubles too soon, whatever that computes."""
+    inst = ctx.inst
+    states = at - doubles.at - 1
+    if inst.name.startswith(("v_fma_f64", "v_fmac_f64")) and states < 2:
+        yield Hazard(doubles.pc, inst.pc, "a sum of doubles is computed behind a matrix of them", states, 2)
+    if ctx.isa.arch != "gfx90a" or inst.format not in (*MEMORY, "DS"):
+        return
+    for register in uses.reads:
+        write = last.get(("valu", register))
+        if register >= VECTOR and write is not None and write.at < doubles.at and at - write.at - 1 < 2:
+            what = f"{name_of(register)} is read behind a matrix of doubles"
+            yield Hazard(write.pc, inst.pc, what, at - write.at - 1, 2)
+
+
+def _note(
+    ctx: Context, uses: Uses, product: Product | None, at: int, last: dict[tuple[str, int], _Write]
+) -> None:
     """What later instructions must wait for."""
     inst = ctx.inst
+    here = _Write(at, inst.pc)
     if inst.name.startswith("s_setreg"):
-        number = register_field(inst)[0]
-        last["setreg", number] = _Write("setreg", at, inst.pc)
+        last["setreg", register_field(inst)[0]] = here
+    if inst.format in SCALAR_FORMATS and ctx.m0 in uses.writes:
+        last["m0", ctx.m0] = here
     if inst.format in MEMORY and "store" in inst.name:
         data = _data_of_store(ctx)
         for register in data if len(data) > 2 else ():
-            last["data", register] = _Write("data", at, inst.pc)
+            last["data", register] = here
     for register in uses.writes:
-        for kind in ("valu", "special", "product"):
+        for kind in ("valu", "special", "product", "part", "dot"):
             last.pop((kind, register), None)
     if inst.format not in VALU:
         return
-    product = PRODUCT.match(inst.name)
     if product is not None:
-        needed = PRODUCT_STATES[ctx.isa.arch][product["size"]]
-        if product["out"] == "f64":
-            needed = DOUBLE_STATES[product["size"]]
-        for register in uses.writes:
-            last["product", register] = _Write("product", at, inst.pc, needed)
+        for register in product.result:
+            last["product", register] = here._replace(product=product)
+        for register in product.addend:
+            last["addend", register] = here._replace(product=product)
         return
+    is_special, dot = bool(SPECIAL.match(inst.name)), _dot_of(ctx)
     for register in uses.writes:
-        last["valu", register] = _Write("valu", at, inst.pc)
-        if SPECIAL.match(inst.name):
-            last["special", register] = _Write("special", at, inst.pc)
+        if dot:
+            last["dot", register] = here._replace(dot=dot)
+            continue
+        last["valu", register] = here
+        if is_special:
+            last["special", register] = here
+        if _writes_part(ctx):
+            last["part", register] = here
+
+
+def _writes_part(ctx: Context) -> bool:
+    """Whether it keeps a part of the register that it writes, or may."""
+    inst = ctx.inst
+    if inst.sdwa is not None:
+        return inst.format != "VOPC" and inst.sdwa.dst_sel != WHOLE
+    opsel = inst.fields.get("opsel", 0) if inst.format == "VOP3" else 0
+    return bool(opsel & 8) or (bool(WRITES_PART.match(inst.name)) and bool(opsel & 12))
 
 
 def _data_of_store(ctx: Context) -> list[int]:

@@ -1,7 +1,7 @@
 """Which registers an instruction reads and writes, by its words alone.
 
 In       a Context
-Out      its Uses
+Out      its Uses; those of one source
 Changes  nothing
 Next     registers.py (numbers of registers), wait_steps.py (who asks), isa.py (operands), vector_operands.py and its
          siblings (which read and write them)
@@ -189,6 +189,12 @@ def _vector_source(ctx: Context, one: Operand) -> Iterable[int]:
     if code >= 256 and _is_accumulator(inst, one):
         code += ctx.acc_offset
     return _source(ctx, code, width)
+
+
+def source_registers(ctx: Context, field: str) -> list[int]:
+    """Those of one source of a vector instruction; none where it is a number, or has no such source."""
+    operand = ctx.inst.opcode.operand(field)
+    return [] if operand is None else list(_vector_source(ctx, operand))
 
 
 def _is_accumulator(inst: Instruction, one: Operand) -> bool:

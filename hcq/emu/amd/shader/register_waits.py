@@ -3,8 +3,8 @@
 In       loads as they are issued, waits, the registers that instructions use
 Out      missing waits, in the Checks of the launch
 Changes  itself
-Next     wait_steps.py (who tells it), registers.py (numbers of registers), lds_waits.py (the same for LDS),
-         residents.py (the waves)
+Next     wait_steps.py (who tells it), registers.py (numbers of registers), half_registers.py (halves of them),
+         lds_waits.py (the same for LDS), residents.py (the waves)
 Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: s_waitcnt and its counters; LLVM 22, SIInsertWaitcnts.cpp: which
          instruction counts where
 
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.half_registers import are_apart
 from hcq.emu.amd.shader.registers import VECTOR, Uses, name_of
 from hcq.emu.shader.checks import Checks
 from hcq.events.kernel_faults import KernelFault, Site
@@ -40,13 +41,18 @@ class Waited(NamedTuple):
 
 
 class Hazard(NamedTuple):
-    """Two instructions, by their addresses, of which the second comes too soon; wait states between, and needed."""
+    """Two instructions, by their addresses, of which the second comes too soon.
+
+    states, needed  wait states between
+    wait            the instruction that must stand between, where wait states are not what helps
+    """
 
     first: int
     second: int
     what: str
-    states: int
-    needed: int
+    states: int = 0
+    needed: int = 0
+    wait: str = ""
 
 
 class Words(NamedTuple):
@@ -147,17 +153,25 @@ class RegisterWaits:
                 Site("uses it", text(one.second), one.second),
             )
             why = f"with {one.states} of the {one.needed} wait states between that it needs"
+            if one.wait:
+                why = f"with no {one.wait} between"
             fault = KernelFault(HAZARD_RULE, f"{one.what} too soon", "", 0, sites, why)
             self.checks.add((HAZARD_RULE, one.first, one.second), len(waves), partial(_known, fault))
 
     def _tell(self, waves: Array, on: Array, register: int, is_read: bool, use: int) -> None:
         """These waves use a register too early; what fills it counts as waited for from now on."""
         loads = self.place[register, waves]
+        is_done = np.ones(len(waves), np.bool_)
         for load in np.unique(loads).tolist():
             some = np.flatnonzero(loads == load)
+            text = self.words.text
+            if self.words.generation >= 11 and are_apart(text(load), text(use), name_of(register)):
+                is_done[some] = False
+                continue
             wave, lanes = int(waves[some[0]]), int(on[some[0]])
             make = partial(self._fault, wave, lanes, register, is_read, use)
             self.checks.add((RULE, load, use), len(some), make)
+        waves = waves[is_done]
         queues, numbers = self.queue[register, waves], self.number[register, waves]
         upto = np.where(np.isin(queues, ORDERED), numbers, self.issued[queues, waves])
         self.done[queues, waves] = np.maximum(self.done[queues, waves], upto)

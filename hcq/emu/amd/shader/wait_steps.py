@@ -124,7 +124,7 @@ class Waiting:
             if uses.all:
                 segment.uses.append((uses, ctx.inst.pc))
         self.behind.clear()
-        if not instructions or instructions[0].isa.generation not in (9, 11):
+        if not instructions:
             return first.look if first.uses else None
         coming: dict[int, tuple[list[Hazard], int]] = {}  # by what a wave ran before
 

@@ -172,11 +172,12 @@ def following(
     line_of: Callable[[int], int],
     text_of: Callable[[int], str],
     checks: Checks,
-) -> Callable[[str, int, int, int], Machine]:
+    kind: type[FollowingMachine] = FollowingMachine,
+) -> Callable[[str, int, int, int], Any]:
     """What makes the machines of a launch. file_name, line_of, text_of: as of DeviceRaces."""
 
-    def make(name: str, groups: int, threads: int, first: int = 0) -> Machine:
-        made = FollowingMachine(name, groups, threads, first)
+    def make(name: str, groups: int, threads: int, first: int = 0) -> FollowingMachine:
+        made = kind(name, groups, threads, first)
         made.checks, made.grid, made.block = checks, grid, block
         made.file_name, made.line_of, made.text_of = file_name, line_of, text_of
         return made

@@ -244,15 +244,17 @@ class Machine:
 
     # ------------------------------------------------------------ threads together
 
-    def barrier(self, mask: Any, orders_device_memory: bool = True) -> None:
-        """All threads of each group, or none."""
+    def barrier(
+        self, mask: Any, orders_device_memory: bool = True, orders_threadgroup_memory: bool = True
+    ) -> None:
+        """All threads of each group, or none. orders: accesses before it and behind it, by its mem_flags."""
         if isinstance(mask, np.ndarray):
             there = mask.reshape(self.groups, self.threads)
             if (there.any(axis=1) != there.all(axis=1)).any():
                 raise self.fault(
                     "some threads of a group reach a threadgroup_barrier that the others do not."
                 )
-        for memory in self.shared:
+        for memory in self.shared if orders_threadgroup_memory else ():
             memory.forget()
         if self.races is not None and orders_device_memory and mask is not False:
             self.races.barrier(self, mask)

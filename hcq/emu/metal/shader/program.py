@@ -29,7 +29,7 @@ from hcq.emu.metal.shader import compiled, syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
-from hcq.emu.metal.shader.following import following
+from hcq.emu.metal.shader.following import FollowingMachine, following
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
@@ -119,8 +119,7 @@ class Program:
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
         if checks is not None and checks.words & {"race", "init"}:
             # machine code of the host tells nobody of its accesses
-            launch = grid, block, self.file_name, self._line_of, self.source.line, checks
-            make = following(*launch) if "init" in checks.words else Machine
+            make = self.following(grid, block, checks) if "init" in checks.words else Machine
             self.interpret(grid, block, bindings, self.races(grid, block, checks), make=make)
             return
         places = (_index(one) for one in self.kernel.parameters)
@@ -137,6 +136,12 @@ class Program:
         if checks is None or "race" not in checks.words:
             return None
         return DeviceRaces(grid, block, self.file_name, self._line_of, self.source.line, checks)
+
+    def following(
+        self, grid: Size, block: Size, checks: Checks, kind: type[FollowingMachine] = FollowingMachine
+    ) -> Callable[[str, int, int, int], Any]:
+        """What makes machines that follow what nobody wrote."""
+        return following(grid, block, self.file_name, self._line_of, self.source.line, checks, kind)
 
     def _line_of(self, line: int) -> int:
         return self.places[line - 1][0]

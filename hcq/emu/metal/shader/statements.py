@@ -39,6 +39,8 @@ class Statements(Exchanges):
         if isinstance(it, syntax.Do) and it.value.name in BARRIERS:
             if self.results:
                 raise NotCompiled("a function in which threads meet")
+            if "mem_threadgroup" not in repr(it.value):
+                raise NotCompiled("a barrier that does not order threadgroup memory")
             self.barrier()
             return
         self.enter()

@@ -158,7 +158,8 @@ class _Writer(Typed):
                     return
                 if it.value.name not in BARRIERS:
                     self.fail(f"{it.value.name} is not a call that is known here for what it does")
-                self.say(f"M.barrier({self.mask}, {'mem_device' in repr(it.value)})")
+                orders = ("mem_device" in repr(it.value), "mem_threadgroup" in repr(it.value))
+                self.say(f"M.barrier({self.mask}, {orders[0]}, {orders[1]})")
 
     def assign(self, it: syntax.Assign) -> None:
         if isinstance(it.target, syntax.Name):

@@ -118,7 +118,9 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.product_waits = ProductWaits(batch.count, names, checks)
         if len(batch.shared):
             batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
-    if "sync" in checks.words:
+    if "sync" in checks.words or (
+        "wait" in checks.words and program.copies_by_itself
+    ):  # of copies' phases, too
         names = Names(program.text_of_line, batch.lane_name)
         if batch.clusters is not None:
             batch.clusters.exits = ClusterExits(batch.block_of_lane, batch.clusters.size, names, checks)

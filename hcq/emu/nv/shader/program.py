@@ -62,6 +62,8 @@ class Program:
         }
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
+        # all of it is declared: none has the size that a launch says
+        self.shared_is_declared = max(self.shared_places.values(), default=0) < self.static_shared_bytes
         self.uses_warps = any(
             is_warp_wide(instruction)
             or instruction.opcode in ("activemask", "match")

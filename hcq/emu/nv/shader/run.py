@@ -140,6 +140,8 @@ class Kernel:
         cluster      how many blocks of each direction are a cluster; None: as the kernel says, or one
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
+        if checks is not None and "memory" in checks.words and self.program.shared_is_declared:
+            dynamic_shared_bytes = 0  # sizes are rounded up; what is behind the variables is nobody's
         launch = self.launch(
             grid,
             block,

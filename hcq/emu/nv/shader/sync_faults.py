@@ -144,7 +144,7 @@ class SyncFaults:
         """These wait, and nobody can let them go."""
         sites = tuple(self._site("waits", one.line, one.lane) for one in waiting[:4])
         rule, what, first = MASK, "a mask that names threads which never come", waiting[0]
-        if any(one.is_block for one in waiting):
+        if all(one.is_block for one in waiting):  # else those at a barrier may be whom a mask waits for
             rule, what = NOT_REACHED, "a barrier that not all threads reach"
             if len(waiting) == 1 and first.expected:
                 what = f"a barrier that waits for {first.expected} threads, of which {first.threads} come"

@@ -13,6 +13,10 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
+    hazard_assembly,
+    idioms_cuda,
+    idioms_hip,
+    idioms_msl,
     init_assembly,
     init_c,
     init_msl,
@@ -32,6 +36,10 @@ from tests.hcq.gpu.sanitizer_corpus import (
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 FILES = (
+    hazard_assembly,
+    idioms_cuda,
+    idioms_hip,
+    idioms_msl,
     init_assembly,
     init_c,
     init_msl,

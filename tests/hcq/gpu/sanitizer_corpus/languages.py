@@ -9,10 +9,16 @@ Next     row.py, hcq/nv/toolchain/nvrtc.py, compiler/assemble/comgr.py
 from __future__ import annotations
 
 import functools
+import re
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+
+from hcq.emu.amd.shader.isa import Isa
+from tests.hcq.emu.amd.shader.assembler import assemble
+from tests.hcq.emu.amd.shader.kernels import ISAS
 
 CUDA = """
 #define SHARED __shared__
@@ -124,13 +130,7 @@ class Language(NamedTuple):
 
 
 def _nvrtc(body: str, arch: str) -> bytes:
-    from hcq.nv.toolchain import nvrtc
-
-    try:
-        nvrtc.library()
-    except Exception as error:
-        pytest.skip(f"there is no nvrtc: {error}")
-    return nvrtc.compile_cuda(f"{CUDA}{body}\n}}\n", arch, name="kernel").ptx.encode()
+    return _whole_cuda(f"{CUDA}{body}\n}}\n", arch)
 
 
 def _comgr(compile_it: Callable[[str, str], bytes], body: str, arch: str) -> bytes:
@@ -142,9 +142,23 @@ def _comgr(compile_it: Callable[[str, str], bytes], body: str, arch: str) -> byt
 
 
 def _hip(body: str, arch: str) -> bytes:
+    return _whole_hip(f"{HIP}{body}\n}}\n", arch)
+
+
+def _whole_cuda(text: str, arch: str) -> bytes:
+    from hcq.nv.toolchain import nvrtc
+
+    try:
+        nvrtc.library()
+    except Exception as error:
+        pytest.skip(f"there is no nvrtc: {error}")
+    return nvrtc.compile_cuda(text, arch, name="kernel").ptx.encode()
+
+
+def _whole_hip(text: str, arch: str) -> bytes:
     from hcq.compiler.assemble import comgr
 
-    return comgr.compile_hip(f"{HIP}{body}\n}}\n", arch)
+    return comgr.compile_hip(text, arch)
 
 
 def _assembly(body: str, arch: str) -> bytes:
@@ -162,12 +176,60 @@ def _llvm(text: str, arch: str) -> bytes:
     return made
 
 
+ROOM = 64  # words of a kernel written by hand
+MARK = 0x7B  # s_nop 0x7b
+BY_HAND = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare void @llvm.amdgcn.s.nop(i16)
+define amdgpu_kernel void @kernel(ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  call void asm sideeffect "", "{v0},{s[2:3]},CLOBBERED"(i32 %t, ptr addrspace(1) %out)
+"""
+
+
+def _by_hand(body: str, arch: str) -> bytes:
+    """Instructions in place of those of a kernel of LLVM's that does nothing."""
+    clobbered = ",".join([f"~{{v{one}}}" for one in range(1, 40)] + [f"~{{s{one}}}" for one in range(4, 12)])
+    text = BY_HAND.replace("CLOBBERED", clobbered) + f"  call void @llvm.amdgcn.s.nop(i16 {MARK})\n" * ROOM
+    image = _llvm(text + "  ret void\n}\n", arch)
+    isa = ISAS[arch]
+    words = _words(body, isa)
+    room = struct.pack("<I", *isa.encode("s_nop", simm16=MARK)) * ROOM
+    assert image.count(room) == 1 and len(words) <= ROOM
+    words += isa.encode("s_nop") * (ROOM - len(words))
+    return image.replace(room, struct.pack(f"<{ROOM}I", *words))
+
+
+def _words(body: str, isa: Isa) -> list[int]:
+    """`name operand, operand field=number`, labels, branches back."""
+    words: list[int] = []
+    labels: dict[str, int] = {}
+    for line in filter(None, map(str.strip, body.splitlines())):
+        if line.endswith(":"):
+            labels[line[:-1]] = len(words)
+            continue
+        name, _, rest = line.partition(" ")
+        fields = {key: int(number, 0) for key, number in re.findall(r"(\w+)=(\w+)", rest)}
+        given = [one.strip() for one in re.sub(r"\w+=\w+", "", rest).split(",") if one.strip()]
+        operands = [labels[one] - len(words) - 1 if one in labels else _operand(one) for one in given]
+        words += assemble(isa, name, operands, **fields)
+    return words
+
+
+def _operand(text: str) -> str | int:
+    return int(text, 0) if text[0].isdigit() or text[0] == "-" else text
+
+
 LANGUAGES = {
     "cuda": Language(("nv:sm_90",), _nvrtc),
     "hip": Language(("amd:gfx90a",), functools.partial(_comgr, _hip)),
     "ptx": Language(("nv:sm_90",), lambda body, arch: f"{PTX}{body}{PTX_END}".encode()),
     "amdgcn": Language(("amd:gfx90a",), functools.partial(_comgr, _assembly)),
     "msl": Language(("metal:m3",), lambda body, arch: f"{MSL}{body}\n}}\n".encode(), "kernel_"),
+    "whole cuda": Language(("nv:sm_90",), _whole_cuda),
+    "whole hip": Language(("amd:gfx90a",), functools.partial(_comgr, _whole_hip)),
+    "whole msl": Language(("metal:m3",), lambda text, arch: text.encode(), "kernel_"),
     "whole ptx": Language(("nv:sm_90",), lambda text, arch: text.encode()),
+    "by hand": Language(("amd:gfx90a",), _by_hand),
     "whole llvm": Language(("amd:gfx1100",), _llvm),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hcq.emu.amd.shader.half_registers import are_apart
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.register_waits import FLAT, LDS, MEMORY, SCALAR, RegisterWaits, Waited, Words
 from hcq.emu.amd.shader.registers import VECTOR, Uses
@@ -196,3 +197,24 @@ def test_lds_that_a_load_fills_is_used_when_its_wave_has_waited(arch: str) -> No
     (fault,) = checks.found.values()
     assert fault.space == "shared" and fault.address == 0 and "vmcnt(0)" in fault.why
     assert "load" in fault.sites[0].text and fault.sites[1].text.startswith("ds_read_b32")
+
+
+@pytest.mark.parametrize(
+    ("load", "use", "apart"),
+    [
+        ("global_load_d16_hi_b16 v16, v74, s[10:11]", "ds_store_b16 v87, v16 offset:28", True),
+        ("global_load_d16_hi_b16 v16, v74, s[10:11]", "ds_store_b16_d16_hi v87, v16", False),
+        ("global_load_d16_b16 v16, v74, s[10:11]", "ds_store_b16 v87, v16", False),
+        ("global_load_d16_b16 v16, v74, s[10:11]", "global_store_d16_hi_b16 v1, v16, s[2:3]", True),
+        ("global_load_d16_hi_b16 v16, v74, s[10:11]", "ds_store_b16 v16, v16", False),
+        ("global_load_d16_hi_b16 v16, v74, s[10:11]", "v_add_f16 v3.l, v16.l, v2.l", True),
+        ("global_load_d16_hi_b16 v16, v74, s[10:11]", "v_add_f16 v3.l, v16.l, v16.h", False),
+        ("global_load_b32 v16, v74, s[10:11]", "ds_store_b16 v87, v16", False),
+        ("ds_load_u16_d16 v16, v3", "v_mov_b32 v1, v16", False),
+        ("ds_load_u16_d16 v16, v3", "ds_store_b64 v1, v[16:17]", False),
+    ],
+)
+def test_a_load_of_one_half_is_not_waited_for_where_the_other_is_used(
+    load: str, use: str, apart: bool
+) -> None:
+    assert are_apart(load, use, "v16") == apart
