@@ -333,6 +333,7 @@ _further()
 NEAREST = {
     "gfx1101": "rx7900xtx",
     "gfx1102": "rx7900xtx",
+    "gfx1151": "rx7900xtx",
     "gfx1200": "rx9070xt",
 }
 

@@ -38,7 +38,7 @@ BOTH_VCC = (VCC, VCC + 1)
 def row_hazards(instructions: list[Context]) -> list[Hazard]:
     """Of instructions in a row, in their order."""
     found: list[Hazard] = []
-    has_slow = instructions[0].isa.generation == 11
+    has_slow = not instructions[0].isa.waits_for_transcendentals
     fresh: dict[int, _Fresh] = {}
     product: Context | None = None  # the last vector instruction, where that is a WMMA
     for ctx in instructions:
@@ -61,7 +61,7 @@ class _Fresh(NamedTuple):
 
 
 def _transcendentals(ctx: Context, fresh: dict[int, _Fresh]) -> list[Hazard]:
-    """On gfx11: results of transcendentals that a vector instruction reads before they are surely there.
+    """On gfx1100 to gfx1102: results of transcendentals that a vector instruction reads before they are surely there.
 
     They are behind five other vector instructions, a second transcendental, a memory instruction, or a wait for vector
     results (s_waitcnt_depctr).
