@@ -3,7 +3,8 @@
 In       a Row, an architecture
 Out      Side: the launches of ours or of the best of Triton's, and their time by the model
 Changes  counted.json, by `save`
-Next     rows.py (what is compared), launches.py (Triton's), ../../bench_gpu_model.py (the table), ../model/count.py (of the ladders)
+Next     rows.py (what is compared), launches.py (Triton's), ../../bench_gpu_model.py (the table), ../model/count.py
+         (of the ladders)
 """
 
 from __future__ import annotations
