@@ -153,7 +153,10 @@ def test_what_an_expansion_would_compute_many_times_is_computed_once():
 
 
 def test_places_of_a_gather_of_rows_are_computed_where_they_are_used():
-    table, places = Tensor.zeros(100, 64).contiguous().realize(), Tensor([5, -1] * 4096, dtype=dtypes.int32).realize()
+    table, places = (
+        Tensor.zeros(100, 64).contiguous().realize(),
+        Tensor([5, -1] * 4096, dtype=dtypes.int32).realize(),
+    )
     assert len(table[places].schedule()) == 1
 
 
