@@ -104,7 +104,7 @@ def _matmul(
     def theirs(chip: Datasheet) -> list[tuple[Launch, ...]]:
         tiles = F8_TILES if dtype.itemsize == 1 else F16_TILES
         tiles = tiles if chip.arch.startswith("sm_") else AMD_TILES
-        found = []
+        found: list[tuple[Launch, ...]] = []
         for rows, columns, depth, warps, stages in _likely(tiles, m, n, chip.units):
             constants = {
                 "M": rows, "N": columns, "K": depth, "GROUP": GROUP, "PRECISION": "tf32" if tf32 else "ieee",
@@ -152,7 +152,7 @@ def _softmax(rows: int, columns: int) -> Row:
 
     def theirs(chip: Datasheet) -> list[tuple[Launch, ...]]:
         block = 1 << (columns - 1).bit_length()
-        found = []
+        found: list[tuple[Launch, ...]] = []
         for programs, warps, stages in (
             (rows, 4, 1),
             (rows, 8, 1),
@@ -243,7 +243,7 @@ def _attention_back(length: int, is_causal: bool) -> Row:
     def theirs(chip: Datasheet) -> list[tuple[Launch, ...]]:
         x, line = Memory("fp16", heads * length * HEAD), Memory("fp32", heads * length)
         size = heads * length * HEAD
-        found = []
+        found: list[tuple[Launch, ...]] = []
         for forward, warps in ((ATTENTION[0], 4), (ATTENTION[1], 4), (ATTENTION[1], 8)):
             constants = {"WIDE": 128, "NARROW": 32, "D": HEAD, "CAUSAL": is_causal}
             found.append(
