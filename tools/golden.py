@@ -30,6 +30,7 @@ from hcq.tools.golden_text import EMULATED, TARGETS, Sections, texts_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "kernels_golden"
 HEAD = "toolchain "
+PATIENCE_MS = "3000000"  # a busy machine emulates slowly
 
 
 def parser() -> argparse.ArgumentParser:
@@ -108,6 +109,7 @@ def _child(
 ) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
     environment["HCQ_COMPILERS"] = "1"
+    environment["HCQ_TIMEOUT_MS"] = PATIENCE_MS
     if target in EMULATED and not options.no_counters:
         environment["HCQ_EMULATE"] = EMULATED[target]
         environment["HCQ_DEVICE"] = "AMD" if EMULATED[target].startswith("amd") else "NV"

@@ -30,6 +30,24 @@ class Alignment:
         step = gcd(it.arg or 0, 0 if base is None else self._multiple(base)) * dtype.itemsize
         return gcd(dtype.itemsize * dtype.lanes, step, self.start)
 
+    def alike(self, mask: Instruction) -> int:
+        """Lanes of a condition that have one value, in groups that follow each other: a power of two."""
+        lanes = mask.dtype.lanes
+        if mask.op is Op.BROADCAST or lanes == 1:
+            return lanes
+        if mask.op in (Op.AND, Op.OR):
+            return min(self.alike(mask.source(0)), self.alike(mask.source(1)))
+        end = mask.source(1).number if mask.op is Op.CMPLT else None
+        ramp = mask.source(0)
+        if not isinstance(end, int) or ramp.op is not Op.ADD:
+            return 1
+        base, steps = ramp.source(0), ramp.source(1)
+        counts = [s.number for s in steps.src if s is not None] if steps.op is Op.VECTOR else []
+        if base.op is not Op.BROADCAST or counts != list(range(lanes)):
+            return 1
+        both = gcd(self._multiple(base.source(0)), end, lanes)
+        return both & -both
+
     def _multiple(self, it: Instruction) -> int:
         """What divides an index; 0 where it is 0."""
         found = self._multiples.get(it)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.places import Place, Point
-from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.program import OF_NUMBERS, Instruction
 from hcq.compiler.linear.reductions import Reductions, by_ranges, fold
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.loops.loop import Axis
@@ -97,15 +97,16 @@ class Nested(Lowering):
                 for outer in self.ranges.points(self.ranges.masks[node]):
                     mine = accumulator(node, outer)
                     key = self.ranges.place_in(node, outer)
-                    # what the accumulator holds now: nothing that reads it may move out of this loop
+                    # a NaN that the maximum loses is still in the sums that follow it.
+                    # What the accumulator holds now: nothing that reads it may move out of this loop
                     self.values.before[node, key] = self.emitter.place(Op.MAX, mine.dtype, (mine, mine))
                     parts = [
                         self.values.value(node.src[0], {**outer, **at}) for at in self.ranges.points(consumed)
                     ]
-                    part = self.emitter.broadcast(self._together(node, parts), mine.dtype.lanes)
+                    part = self.emitter.broadcast(self._together(node, parts, OF_NUMBERS), mine.dtype.lanes)
                     if digits:  # all threads follow the same maximum
                         part = self.emitter.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
-                    top = self.emitter.place(node.arg, mine.dtype, (mine, part))
+                    top = self.emitter.place(node.arg, mine.dtype, (mine, part), OF_NUMBERS)
                     self.values.results[node, key] = now[mine] = top
             for node, link in links.items():
                 held = dict(fragments[node])
@@ -165,14 +166,14 @@ class Nested(Lowering):
                 whole = self.emitter.place(Op.ACROSS, mine.dtype, (mine,), (node.arg, digits))
             self.values.results[node, place] = whole
 
-    def _together(self, node: Node, parts: list[Instruction]) -> Instruction:
+    def _together(self, node: Node, parts: list[Instruction], arg: str | None = None) -> Instruction:
         """A step's terms as one; what lanes they have beside the result's own are folded."""
         if not self._has_lanes(self.ranges.masks[node]):
-            return fold(self.emitter, node, parts, is_vector=True)
+            return fold(self.emitter, node, parts, is_vector=True, arg=arg)
         whole = self.emitter.broadcast(parts[0], max(part.dtype.lanes for part in parts))
         for part in parts[1:]:
             whole = self.emitter.place(
-                node.arg, whole.dtype, (whole, self.emitter.broadcast(part, whole.dtype.lanes))
+                node.arg, whole.dtype, (whole, self.emitter.broadcast(part, whole.dtype.lanes)), arg
             )
         return whole
 

@@ -74,6 +74,7 @@ from hcq.ir.op import Op
 
 BUFFERS = "buffers"  # argument of a BARRIER: what threads wrote to buffers is read behind it
 UNITS_READ = "units read"  # argument of a BARRIER: matrix units that read shared memory come behind it
+OF_NUMBERS = "of numbers"  # argument of MAX: where a source is a NaN, the other may be the result
 NOT_NEGATIVE = "not negative"  # argument of a division whose dividend is known to be none: it needs no floor
 
 

@@ -149,7 +149,9 @@ def by_ranges(reduces: list[Node]) -> list[list[Node]]:
     return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
 
-def fold(emitter: Emitter, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
+def fold(
+    emitter: Emitter, node: Node, parts: list[Instruction], is_vector: bool, arg: str | None = None
+) -> Instruction:
     """The accumulators of one output value as one: equal widths in pairs, then halves onto each other."""
     if not parts:
         return emitter.number(identity(node.arg, node.dtype), node.dtype)
@@ -165,14 +167,14 @@ def fold(emitter: Emitter, node: Node, parts: list[Instruction], is_vector: bool
         while len(whole) > 1:  # in pairs: shorter chains, smaller rounding errors
             pairs = zip(whole[::2], whole[1::2], strict=False)
             odd = whole[-1:] if len(whole) % 2 else []
-            whole = [emitter.place(node.arg, a.dtype, (a, b)) for a, b in pairs] + odd
+            whole = [emitter.place(node.arg, a.dtype, (a, b), arg) for a, b in pairs] + odd
         if lanes == 1:
             return whole[0]
         lanes //= 2
         half = node.dtype.vec(lanes)
         low = emitter.place(Op.LANE, half, (whole[0],), tuple(range(lanes)))
         high = emitter.place(Op.LANE, half, (whole[0],), tuple(range(lanes, 2 * lanes)))
-        whole = [emitter.place(node.arg, half, (low, high))]
+        whole = [emitter.place(node.arg, half, (low, high), arg)]
 
 
 def _conditional(node: Node) -> tuple[Node, Node | None]:

@@ -29,7 +29,8 @@ MOST_WRITTEN = 64  # steps of an inner reduction that are written out
 MOST_COLUMNS = 128  # sums of a thread
 WAVES = 4  # of a block, with a matrix unit: each has a tile of rows
 TILE_KEYS = 64  # of a step, for each inner product
-FEW_KEYS = 32  # on RDNA, whose compiler would spill
+FEW_KEYS = 32  # on RDNA, whose compiler would spill, and where more leave no room for a second wave
+TALL = 32  # rows of a wave
 MOST_TILES = 16  # of an inner reduction, or of columns, that are written out
 TILE_BYTES = 40 << 10  # of shared memory
 ROW_BYTES = 16 << 10  # of it, for rows
@@ -105,22 +106,24 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     depth = unit.size("k")
     waves = min(WAVES, _power_above(-(-found.row.size // rows)))
     step = max(keys, depth)  # of keys: tiles of the first product make whole operands of the second one
-    most = FEW_KEYS if target.arch.startswith(("gfx11", "gfx12")) else TILE_KEYS
+    is_backward = not any(node.arg is Op.MAX for node in nest.reduces)
+    is_rdna = target.arch.startswith(("gfx11", "gfx12"))
+    most = FEW_KEYS if is_rdna or (rows >= TALL and not is_backward) else TILE_KEYS
     # RDNA 3 has an operand twice in a wave: rows as wide as these leave no registers for more
     results = found.column.size * len(nest.stores) if found.column is not None else 0
     is_wide = target.arch.startswith("gfx11") and results > 64
-    is_backward = not any(node.arg is Op.MAX for node in nest.reduces)
     if is_wide and is_backward:
         most = step
     tile = min(max(step, most // len(found.inner)), step * _power_above(-(-found.key.size // step)))
+    tiles = 1 if is_backward or is_rdna else _tiles_of_wave(nest, found, rows, waves, target)
     nest.because(
         f"a product stands in the sum over {key}, as in attention: {unit.name} takes both, so the first "
-        f"one's results stay in registers; {waves} waves of {rows} rows, {tile} of {key} at once"
+        f"one's results stay in registers; {waves} waves of {tiles * rows} rows, {tile} of {key} at once"
     )
-    for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
+    for name, multiple in ((row, tiles * rows * waves), (key, tile), (inner[-1], depth), (column, across)):
         if name:
             _pad(nest, name, multiple)
-    _split(nest, row, rows * waves, rows)
+    _split(nest, row, tiles * rows * waves, tiles * rows, rows)
     _split(nest, key, tile, step, keys)
     _split(nest, inner[-1], depth)
     if has_column:
@@ -138,8 +141,10 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
             if loop.kind == "serial" and loop.size <= MOST_TILES:
                 nest.unroll(loop.name)
     for loop in reversed(list(_axis(nest, row).loops)):
-        if loop.kind == "serial" and loop.stride == rows and waves > 1:
+        if loop.kind == "serial" and loop.stride == tiles * rows and waves > 1:
             nest.thread(loop.name)
+        elif loop.kind == "serial" and loop.stride == rows and tiles > 1:
+            nest.unroll(loop.name)
     for axis in list(nest.axes):
         loop = axis.loops[0]
         if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
@@ -152,6 +157,16 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
         nest.because("results go through shared memory, so that whole lines are stored")
         nest.collect()
     return True
+
+
+def _tiles_of_wave(nest: LoopNest, found: Shapes, rows: int, waves: int, target: Target) -> int:
+    """How many tiles of rows a wave has: as many as make TALL rows, which read the keys of shared memory once for all,
+    where there are blocks enough."""
+    assert found.row is not None
+    tiles = max(1, TALL // rows)
+    heads = prod(a.size for a in nest.axes if a not in (found.row, found.column) and not a.is_reduce)
+    blocks = heads * -(-found.row.size // (tiles * rows * waves))
+    return tiles if blocks >= target.cores else 1
 
 
 def _stage_rows(nest: LoopNest, row: Axis, key: str) -> None:

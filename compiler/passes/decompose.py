@@ -2,48 +2,23 @@
 
 In       a kernel (kernel stage) of formats that the target computes in, the ops that the target has
 Out      a kernel that computes the same with those ops alone
-Next     transcendental.py, trigonometry.py (EXP to COS), ir/elementwise/ (`made_of`: the others), narrow_floats.py (the
-         pass before this one: formats), render/ (who spells what is left)
+Next     transcendental.py, trigonometry.py (EXP to COS), weights.py (EXP of attention), ir/elementwise/ (`made_of`: the
+         others), narrow_floats.py (the pass before this one: formats), render/ (who spells what is left)
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
+from hcq.compiler.passes import weights
 from hcq.compiler.passes.transcendental import exp, exp2, log, log2
 from hcq.compiler.passes.trigonometry import cos, cos_single, sin, sin_single
 from hcq.compiler.target import Target
 from hcq.ir.dtype import dtypes
 from hcq.ir.elementwise.declaration import INTEGERS, Elementwise
 from hcq.ir.elementwise.table import ELEMENTWISE
-from hcq.ir.node import Node, const, toposort
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, Op
 from hcq.ir.pattern import any_node, op
 from hcq.ir.rewrite import Notes, Pass, Rule, rewrite, rules_by_op
-
-
-def weight(x: Node) -> Node:
-    """exp(x) by the instruction for 2**x: as good as a narrow result can tell, if not to float32's last bits."""
-    return Node(Op.EXP2, x.dtype, (x * const(math.log2(math.e), x.dtype),))
-
-
-def _is_narrow_attention(order: Sequence[Node]) -> bool:
-    """Whether all that a kernel stores is narrow, and exponentials stand between one reduction and another."""
-    if any(node.op is Op.STORE and node.src[0].dtype.itemsize > 2 for node in order):
-        return False
-    above: set[Node] = set()  # what is computed from a reduction,
-    weights: set[Node] = set()  # and by way of an exponential
-    for node in order:
-        if any(source in weights for source in node.src):
-            if node.op is Op.REDUCE:
-                return True
-            weights.add(node)
-        elif node.op is Op.EXP and node.src[0] in above and node.dtype is dtypes.float32:
-            weights.add(node)
-        elif node.op is Op.REDUCE or any(source in above for source in node.src):
-            above.add(node)
-    return False
 
 
 def _is_data(a: Node) -> bool:
@@ -51,7 +26,6 @@ def _is_data(a: Node) -> bool:
     return a.dtype is not dtypes.index
 
 
-FAST_EXP2 = ("amdgpu", "nvptx")  # whose instruction for 2**x is good to two units in float32's last place
 x, a, b = any_node("x"), any_node("a"), any_node("b")
 
 
@@ -72,7 +46,6 @@ RULES = [
     *[_declared(one) for one in ELEMENTWISE.values() if one.made_of is not None],
 ]
 SINGLE = {Op.SIN: [Rule("sin", op(Op.SIN, x), sin_single)], Op.COS: [Rule("cos", op(Op.COS, x), cos_single)]}
-WEIGHT = Rule("weight", op(Op.EXP, x), weight)
 _BY_OP = rules_by_op(RULES)
 
 
@@ -82,8 +55,9 @@ def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
     rules = {which: rules for which, rules in _BY_OP.items() if which in missing}
     if not target.has_float64:
         rules |= {which: rule for which, rule in SINGLE.items() if which in missing}
-    if target.name in FAST_EXP2 and _is_narrow_attention(order):
-        rules |= {Op.EXP: [WEIGHT], Op.EXP2: []}
+    if target.name in weights.FAST_EXP2 and weights.is_narrow_attention(order):
+        sink = weights.with_fast_weights(sink, notes)
+        rules |= {Op.EXP2: []}
         missing -= {Op.EXP2}
     made = rewrite(sink, rules, notes)
     for node in toposort((made,)):
@@ -95,5 +69,8 @@ def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
 
 
 decompose = Pass(
-    "decompose", "operations that the target lacks become ones that it has", [*RULES, WEIGHT], _decompose
+    "decompose",
+    "operations that the target lacks become ones that it has",
+    [*RULES, *weights.STEPS],
+    _decompose,
 )

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
-from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
+from hcq.compiler.linear.program import OF_NUMBERS, UNITS_READ, Instruction, Program
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type
+from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type, suffix
 from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
@@ -38,6 +39,8 @@ class Dialect:
     thread_id: str  # the intrinsic for a thread's place in its block along x
     attributes: Callable[[Program], str]  # of a kernel
     registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
+    extremes: frozenset[str]  # LLVM's types of floats whose greater one, or NaN, is one instruction
+    power: str  # the intrinsic for 2**x of a float: 0 where that is below the least normal number
     wave: Callable[[str], int]  # threads that run in step, by architecture
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
     # (text, unit, a, b, d, exponents of blocks or none): a @ b + d
@@ -75,6 +78,7 @@ class _KernelText(Text):
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)
         self.dialect = dialect
+        self.extremes, self.power = dialect.extremes, dialect.power
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.aligned = Alignment()
         self.is_without_producers = False
@@ -156,6 +160,8 @@ class _KernelText(Text):
             self.names[it] = self.shuffle(it)
         elif it.op is Op.SHL and it.dtype.lanes > 1 and it.dtype.scalar.bits == 64:
             self.names[it] = self.lane_by_lane(it)
+        elif it.op is Op.MAX and it.arg == OF_NUMBERS and not self.extremes:
+            self.names[it] = self.greater(it)
         elif it.op is Op.VECTOR and self.dialect.column is not None and _is_column(it):
             self.names[it] = self.column(it)
         elif it.op is Op.MATRIX:
@@ -289,6 +295,14 @@ class _KernelText(Text):
             made = self.let(f"insertelement {vector} {made}, {one} {number}, i64 {lane}")
         return made
 
+    def greater(self, it: Instruction) -> str:
+        """One instruction, which makes no difference between kinds of NaN, and loses one beside a number."""
+        kind = register_type(it.dtype)
+        function = f"llvm.maxnum.{suffix(it.dtype)}"
+        self.declare(f"declare {kind} @{function}({kind}, {kind})")
+        sources = ", ".join([f"{kind} {self.name(it.source(place))}" for place in range(2)])
+        return self.let(f"call nnan {kind} @{function}({sources})")
+
     def column(self, it: Instruction) -> str:
         """One byte of each of some vectors, four words at a time."""
         assert self.dialect.column is not None
@@ -418,6 +432,8 @@ class _KernelText(Text):
         if mask.dtype.lanes == 1:
             value = self.read_where(self.name(mask), kind, pointer, self.alignment(it, dtype))
             return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
+        if not is_written and (piece := self._piece(it, dtype, mask)) > 1:
+            return self._by_pieces(dtype, self.name(mask), pointer, start, piece)
         value = "poison"
         for lane in range(dtype.lanes):
             here = self.let(f"extractelement <{dtype.lanes} x i1> {self.name(mask)}, i64 {lane}")
@@ -430,6 +446,36 @@ class _KernelText(Text):
                 chosen = self.let(f"select i1 {here}, {element} {read}, {element} zeroinitializer")
             value = self.let(f"insertelement {kind} {value}, {element} {chosen}, i64 {lane}")
         return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
+
+    def _piece(self, it: Instruction, dtype: DType, mask: Instruction) -> int:
+        """How many lanes are read at once, of a load whose lanes have masks: all of them are on, or none."""
+        address = it.source(0)
+        if dtype.is_bool or address.op is not Op.PARAM or prod(address.arg.shape) < dtype.lanes:
+            return 1
+        return min(self.aligned.alike(mask), self.aligned.bytes(it, dtype) // dtype.scalar.itemsize)
+
+    def _by_pieces(self, dtype: DType, mask: str, pointer: str, start: str, piece: int) -> str:
+        """Neighbours at once; those that are off are read from the buffer's start."""
+        lanes, element = dtype.lanes, memory_type(dtype.scalar)
+        kind, whole, made = f"<{piece} x {element}>", f"<{lanes} x {element}>", "poison"
+        for first in range(0, lanes, piece):
+            here = self.let(f"extractelement <{lanes} x i1> {mask}, i64 {first}")
+            place = self.let(f"getelementptr {element}, {self.pointer} {pointer}, i64 {first}")
+            safe = self.let(f"select i1 {here}, {self.pointer} {place}, {self.pointer} {start}")
+            read = self.let(f"load {kind}, {self.pointer} {safe}, align {piece * dtype.scalar.itemsize}")
+            chosen = self.let(f"select i1 {here}, {kind} {read}, {kind} zeroinitializer")
+            if piece == lanes:
+                return chosen
+            wide = ", ".join([f"i32 {lane}" if lane < piece else "i32 poison" for lane in range(lanes)])
+            spread = self.let(f"shufflevector {kind} {chosen}, {kind} poison, <{lanes} x i32> <{wide}>")
+            picks = ", ".join(
+                [
+                    f"i32 {lanes + lane - first if first <= lane < first + piece else lane}"
+                    for lane in range(lanes)
+                ]
+            )
+            made = self.let(f"shufflevector {whole} {made}, {whole} {spread}, <{lanes} x i32> <{picks}>")
+        return made
 
     def read_where(self, condition: str, element: str, pointer: str, align: int) -> str:
         """An element that is read where a condition holds; zero elsewhere."""

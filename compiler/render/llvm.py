@@ -46,6 +46,8 @@ class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
     has_extremes = False
+    extremes: frozenset[str] = frozenset()  # types of floats whose greater one, or NaN, is one instruction
+    power = ""  # the target's own intrinsic for 2**x
     halves_by_four = False  # whether a single half is widened as the first of four
     bytes_by_table = False  # whether a single byte becomes a float by a table
     copy_facts = ""  # metadata of copies that waves begin

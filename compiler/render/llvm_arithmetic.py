@@ -28,6 +28,10 @@ class Text(Protocol):
 
     # whether an instruction gives the greater of two numbers, and the second where one is a NaN, as MAXPS does
     has_extremes: bool
+    extremes: frozenset[
+        str
+    ]  # LLVM's types of which one instruction gives the greater, and NaN where either is one
+    power: str  # the intrinsic for 2**x of a float, where the target's own is not llvm.exp2
 
     def let(self, text: str) -> str:
         """A new name for the value of an instruction."""
@@ -128,6 +132,8 @@ def arithmetic(
         return _float_sum(text, of, names, numbers)
     if of.is_float and op in (Op.MAX, Op.MIN):
         return _float_extreme(text, op, of, names, numbers)
+    if op is Op.EXP2 and text.power and of.scalar is dtypes.float32:
+        return _power(text, of, names[0])
     words = _SPELLED[op].of(of) if op in _SPELLED else ""
     if words.startswith("llvm."):
         held = register_type(of)
@@ -154,6 +160,9 @@ def _float_sum(text: Text, dtype: DType, names: list[str], numbers: list[Scalar 
 def _float_extreme(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None]) -> str:
     kind = register_type(dtype)
     a, b = names
+    if register_type(dtype.scalar) in text.extremes:
+        word = f"llvm.{'maximum' if op is Op.MAX else 'minimum'}.{suffix(dtype)}"
+        return text.call(kind, word, [(kind, a), (kind, b)])
     known = numbers[1]
     if known is None and numbers[0] is not None:
         a, b, known = b, a, numbers[0]
@@ -167,6 +176,18 @@ def _float_extreme(text: Text, op: Op, dtype: DType, names: list[str], numbers: 
     # a NaN of ours: if it were `b`, LLVM would make one choice of the two, and the instruction would be lost
     nan = splat(math.nan, dtype) if text.has_extremes else b
     return text.let(f"select {mask} {unordered}, {kind} {nan}, {kind} {best}")
+
+
+def _power(text: Text, dtype: DType, name: str) -> str:
+    """2**x by the target's instruction, lane by lane."""
+    if dtype.lanes == 1:
+        return text.call("float", text.power, [("float", name)])
+    kind, made = register_type(dtype), "poison"
+    for lane in range(dtype.lanes):
+        taken = text.let(f"extractelement {kind} {name}, i64 {lane}")
+        power = text.call("float", text.power, [("float", taken)])
+        made = text.let(f"insertelement {kind} {made}, float {power}, i64 {lane}")
+    return made
 
 
 def _on_integer(

@@ -165,6 +165,8 @@ DIALECT = Dialect(
     thread_id="llvm.nvvm.read.ptx.sreg.tid.x",
     attributes=lambda program: f'nounwind "nvvm.maxntid"="{program.launched}"',
     registers={"half": "h", "float": "f", "double": "d"},
+    extremes=frozenset({"half", "float"}),
+    power="llvm.nvvm.ex2.approx.ftz.f",
     wave=lambda arch: WARP,
     exchange=_exchange,
     matrix=_matrix,

@@ -151,6 +151,7 @@ class Walk:
         self.merged: set[Node] = set()  # sums inside sums
         self.uses: dict[Node, dict[Node, Use]] = {}
         self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
+        self.places: set[Node] = set()  # spread over what is gathered: one for a whole run
         self.has_reduction: set[Node] = set()
         self.weight: dict[Node, int] = {}
         # made of small integers alone: what quantised numbers are taken out of
@@ -386,6 +387,8 @@ class Walk:
             for source in node.src:
                 self._use(source, {node: Use(self.size[source], False, True, None)})
         else:  # GATHER
+            if _spreads_runs(node.src[1]):
+                self.places.add(node.src[1])
             for source in node.src:
                 self._use(source, self._below(node, source, uses, 1, True))
 
@@ -401,12 +404,15 @@ class Walk:
         """How a source is used, by how `node` is: no longer element by element."""
         in_runs = _keeps_runs(node)
         spread = 1
-        if source in self.packed and _spreads_runs(node):
+        is_place = node in self.places
+        if is_place or (source in self.packed and _spreads_runs(node)):
             spread = max(1, self.size[node] // max(1, self.size[source]))
         return {
             kernel: Use(
                 # the loop along a run has the scale of a quantised block outside, which is computed once for a run then
-                use.count * factor // (spread if use.in_runs and kernel in self.reduction else 1),
+                use.count
+                * factor
+                // (spread if use.in_runs and (is_place or kernel in self.reduction) else 1),
                 False,
                 use.blocked or blocks,
                 below(node, source, use.frame, self._walked(kernel)),

@@ -152,6 +152,14 @@ def test_what_an_expansion_would_compute_many_times_is_computed_once():
     assert kernels(node(Op.ADD, expand(x, 1024, 1024), memory(1024, 1024).node())) == 1
 
 
+def test_places_of_a_gather_of_rows_are_computed_where_they_are_used():
+    table, places = (
+        Tensor.zeros(100, 64).contiguous().realize(),
+        Tensor([5, -1] * 4096, dtype=dtypes.int32).realize(),
+    )
+    assert len(table[places].schedule()) == 1
+
+
 def test_a_large_reduction_to_one_number_is_done_in_two_steps():
     x = memory(1 << 20).node()
     assert kernels(total(x, 0)) == 2
