@@ -131,7 +131,12 @@ def parser() -> argparse.ArgumentParser:
     _json(verb, "a list of findings")
 
     verb = _verb(verbs, "diff", _diff, "whether two traces did the same work, addresses and times aside")
-    verb.add_argument("other", metavar="FILE2", help="the trace to compare with")
+    verb.add_argument(
+        "other", metavar="FILE2", help="the trace, or the record of kernel memory, to compare with"
+    )
+    verb.add_argument(
+        "--ulps", metavar="N", type=int, default=0, help="of kernel memory: float32 so near are the same"
+    )
     _limit(verb)
     _json(verb, "one object")
 
@@ -396,11 +401,11 @@ def _lint(options: argparse.Namespace) -> int:
 def _diff(options: argparse.Namespace) -> int:
     from hcq.tools.trace import diff
 
-    result = diff.compare(_read(options.file), _read(options.other))
+    result, lines = diff.of_files(options.file, options.other, options.ulps)
     if options.json:
         _print_json(result.as_json())
     else:
-        _print(diff.lines(result, Color.for_stdout(), options.limit))
+        _print(lines(Color.for_stdout(), options.limit))
     return 0 if result.is_same else FOUND
 
 

@@ -1,6 +1,6 @@
 """Diff: whether two traces did the same work, and where they really differ.
 
-In       two Traces
+In       two Traces, or two records of kernel memory (kernel_memory.py)
 Out      Differences, in order; none means the same work. Addresses, handles and times never count
 Changes  nothing
 Next     views.py (names of buffers), stats.py (how long it took)
@@ -14,11 +14,13 @@ number.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
+from hcq.tools.trace import kernel_memory
 from hcq.tools.trace.color import Color, counted
 from hcq.tools.trace.views import argument_text, code_hash, code_of, command_view, timelines
 from hcq.trace.file import MemoryMap, Submission, Trace
@@ -62,6 +64,21 @@ class Result:
             "differences": [vars(one) for one in self.differences],
             "notes": self.notes,
         }
+
+
+Lines = Callable[[Color, int], Iterator[str]]
+
+
+def of_files(a: str, b: str, ulps: int) -> tuple[Result | kernel_memory.Result, Lines]:
+    """Compare two files of either kind. Returns the result, and what writes it as lines.
+
+    Raises  UsageError: one of them is no such file, or they are of two kinds
+    """
+    if kernel_memory.is_one(Path(a)) or kernel_memory.is_one(Path(b)):
+        memory = kernel_memory.compare(kernel_memory.read(Path(a)), kernel_memory.read(Path(b)), ulps)
+        return memory, lambda color, limit: kernel_memory.lines(memory, color, limit)
+    work = compare(Trace.read(a), Trace.read(b))
+    return work, lambda color, limit: lines(work, color, limit)
 
 
 def compare(a: Trace, b: Trace) -> Result:
