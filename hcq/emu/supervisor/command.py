@@ -35,6 +35,8 @@ READ_HERE = (
     "HCQ_PROFILE",
     "HCQ_REPORT",
     "HCQ_REPORT_DIR",
+    "HCQ_EMU_COMPILED",
+    "HCQ_DEBUG",
     "HCQ_CACHE_DIR",
     "HCQ_TIMEOUT_MS",
 )

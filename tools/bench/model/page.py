@@ -170,8 +170,8 @@ hcq.tools.bench.model.count` makes anew (some minutes; nvrtc for NVIDIA's kernel
 MISSES = """
 ## Where it misses, and why
 
-A ratio is the predicted time over the measured one. Here are the likely causes of those that are off by more than a
-factor of 1.5. Nobody has measured these causes.
+A ratio is the predicted time over the measured one. Of those further off than 1.5 this is the likely cause,
+which nobody has measured.
 """
 HOW = """
 ## How the time is made

@@ -10,7 +10,7 @@ import pytest
 
 from hcq.emu.amd.shader.operands import put
 from hcq.emu.amd.shader.residents import Residents
-from hcq.emu.amd.shader.waves import EXEC, Batch
+from hcq.emu.amd.shader.waves import EXEC, Batch, by_wave
 
 WAVES, REGISTERS = 3, range(100, 128)
 
@@ -71,3 +71,17 @@ def test_lanes_that_a_mask_turns_off_are_not_written() -> None:
     b.set_exec(mask)
     put(b, b.u32[0], np.full((1, 1), 7, np.uint32))
     assert b.u32[0].sum() == 7 == b.u32[0, 1, 5] and b.scalar(EXEC).tolist() == [0, 1 << 5, 0]
+
+
+@pytest.mark.parametrize("offset", [0, 16, 32, 48])
+def test_registers_that_numpy_laid_out_by_wave_are_copied_unless_they_begin_at_a_cache_line(offset: int) -> None:
+    """Compiled code loads them 64 bytes at a time, and ends the process where they do not."""
+    size, registers = 32, 5
+    room = np.zeros(registers * WAVES * size * 4 + 128, np.uint8)
+    start = -room.ctypes.data % 64 + offset
+    words = room[start : start + registers * WAVES * size * 4].view(np.uint32)
+    b = batch(size)
+    b.bind(words.reshape(WAVES, registers, size).swapaxes(0, 1))
+    assert b.is_by_wave == (offset == 0)
+    b.bind(by_wave(b.u32))
+    assert b.is_by_wave
