@@ -20,7 +20,7 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.field_registers import SCALAR_FORMATS, VCC, VECTORS, Use, use_of
-from hcq.emu.amd.shader.lane_access import active, parse_access
+from hcq.emu.amd.shader.lane_access import access_of, active
 from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers, waves_of
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import address_of, flat, indices, mover, scratch_of
@@ -153,7 +153,7 @@ def _shared_read(unwritten: Unwritten, b: Batch, addresses: Array, pc: int, row:
 def _memory(ctx: Context, use: Use) -> Follow | None:
     """Global, flat and scratch memory."""
     inst = ctx.inst
-    access = parse_access(inst.name.split("_", 1)[1])
+    access = access_of(ctx, inst.name.split("_", 1)[1])
     if access is None:
         return None
     address, move, pc = address_of(ctx), mover(ctx, access), inst.pc
@@ -200,7 +200,7 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
 def _lds(ctx: Context, use: Use) -> Follow | None:
     inst = ctx.inst
     tail = inst.name[3:]
-    pair, access, pc = pair_access(tail), parse_access(inst.name[3:]), inst.pc
+    pair, access, pc = pair_access(tail), access_of(ctx, inst.name[3:]), inst.pc
     results = [number_of(ctx, each) for part in use.writes for each in part.registers]
     made_of = numbers_of(ctx, use.read("addr"))
     data0, data1, vdst = registers(ctx)

@@ -10,7 +10,7 @@ Next     memory_ops.py (addresses of global, flat, scratch and buffer accesses),
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic, run_atomic
 from hcq.emu.amd.shader.errors import PageFault
+from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.waves import Batch
 
 WORDS = {
@@ -41,13 +42,17 @@ Store = Any
 
 @dataclass(frozen=True)
 class Access:
-    """What moves: `bits` per lane, sign-extended or not, into or out of half `half` of a register (None: all of it)."""
+    """What moves: `bits` per lane, sign-extended or not, into or out of half `half` of a register (None: all of it).
+
+    clears  a load into a half sets the other half to 0
+    """
 
     verb: str  # load, store, atomic
     bits: int
     signed: bool = False
     half: int | None = None
     atomic: Atomic | None = None
+    clears: bool = False
 
     @property
     def words(self) -> int:
@@ -78,6 +83,18 @@ def parse_access(text: str) -> Access | None:
     return Access(parts[0], int(rest[0][1:]), rest[0][0] == "i", half)
 
 
+def access_of(ctx: Context, text: str) -> Access | None:
+    """What an instruction's name says it moves, on its architecture.
+
+    All GFX9 parts here keep ECC with their registers, whose words are written whole: a load into one half clears the other
+    (LLVM's feature sramecc). hipBLASLt's kernels join two such loads with v_or_b32.
+    """
+    access = parse_access(text)
+    if access is None or access.half is None or access.verb != "load":
+        return access
+    return replace(access, clears=ctx.is_gfx9)
+
+
 def active(b: Batch, values: Array) -> Array:
     """The numbers of active lanes, wave after wave."""
     whole = values if values.shape == b.lanes.shape else np.broadcast_to(values, b.lanes.shape)
@@ -97,6 +114,8 @@ def load(b: Batch, store: Store, access: Access, register: int, addresses: Array
         value = (value ^ top) - top
     if access.half is None:
         deliver(b, b.u32[register], value)
+    elif access.clears:
+        deliver(b, b.u32[register], (value & np.uint32(0xFFFF)) << np.uint32(16 * access.half))
     else:
         deliver(b, b.u16[register, :, :, access.half], value.astype(np.uint16))
 

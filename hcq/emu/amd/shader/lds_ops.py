@@ -20,7 +20,7 @@ import numpy as np
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array, across_registers, packed_in_registers
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
-from hcq.emu.amd.shader.lane_access import Access, active, deliver, parse_access
+from hcq.emu.amd.shader.lane_access import Access, access_of, active, deliver
 from hcq.emu.amd.shader.operands import Context, Step, put
 from hcq.emu.amd.shader.waves import Batch
 
@@ -108,7 +108,7 @@ def compile_lds(ctx: Context) -> Step:
     pair = pair_access(tail)
     if pair is not None:
         return pair_step(ctx, *pair)
-    access = parse_access(tail)
+    access = access_of(ctx, tail)
     if access is not None:
         return plain_step(ctx, access)
     atomic = parse_atomic(tail.replace("_rtn", ""))

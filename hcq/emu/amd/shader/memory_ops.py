@@ -21,7 +21,7 @@ import numpy as np
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
+from hcq.emu.amd.shader.lane_access import Access, access_of, active, located
 from hcq.emu.amd.shader.lds_ops import LdsStore, modify_inside
 from hcq.emu.amd.shader.operands import (
     PRIVATE_APERTURE,
@@ -134,7 +134,7 @@ def compile_memory(ctx: Context) -> Step:
     tail = inst.name.split("_", 1)[1]
     if tail in ("load_addtid_b32", "store_addtid_b32"):
         return by_thread(ctx, tail)
-    access = parse_access(tail)
+    access = access_of(ctx, tail)
     if access is None:
         raise ctx.refuse()
     if inst.format == "MUBUF":
@@ -187,10 +187,13 @@ def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) 
         b.lanes, b.all_lanes = saved
 
 
-def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
-    """What happens to the addressed store: registers come from the instruction's data and vdst fields."""
+def mover(ctx: Context, access: Access, first: int = 0) -> Callable[[Batch, Any, Array], None]:
+    """What happens to the addressed store: registers come from the instruction's data and vdst fields.
+
+    first   so many registers behind those
+    """
     fields = ctx.inst.fields
-    file = ctx.acc_offset if fields.get("acc") else 0
+    file = first + (ctx.acc_offset if fields.get("acc") else 0)
     data_field = "vdata" if ctx.inst.format == "MUBUF" else "data"
     data = fields[data_field] + file
     vdst = fields.get("vdst", fields[data_field]) + file
@@ -298,6 +301,11 @@ class Buffer:
 
     def places(self, b: Batch) -> tuple[Array, Array]:
         """(addresses of all lanes, which of them are in the descriptor's range)."""
+        addresses, room = self.reach(b)
+        return addresses, room >= self.size
+
+    def reach(self, b: Batch) -> tuple[Array, Array]:
+        """(addresses of all lanes, how many bytes of the descriptor's range begin there)."""
         low, high, records = (self.word(b, number) for number in range(3))
         fields = self.fields
         base = low | ((high & np.uint64(0xFFFF)) << np.uint64(32))
@@ -308,34 +316,53 @@ class Buffer:
             index = b.u32[fields["vaddr"]].astype(np.uint64)
         if fields["offen"]:
             offset = offset + b.u32[fields["vaddr"] + (1 if fields["idxen"] else 0)]
-        inside = np.where(stride == 0, offset + self.size <= records, index < records)
-        return base + index * stride + offset + self.scalar_offset(b)[:, None], inside
+        left = np.where(offset < records, records - offset, np.uint64(0))
+        room = np.where(stride == 0, left, np.where(index < records, self.size, np.uint64(0)))
+        return base + index * stride + offset + self.scalar_offset(b)[:, None], room
 
 
 def buffer_access(ctx: Context, access: Access) -> Step:
-    """Through a 128-bit descriptor: what is out of its range reads 0 and is not written."""
+    """Through a 128-bit descriptor: what is out of its range reads 0 and is not written.
+
+    Each word of a plain load or store of several words is in the range or not by itself; an atomic is as a whole.
+    """
     fields, inst = ctx.inst.fields, ctx.inst
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer stores with lds, and accesses with tfe, do not run here")
     buffer, move = Buffer(ctx, access), mover(ctx, access)
+    data = fields["vdata"] + (ctx.acc_offset if fields.get("acc") else 0)
+    is_wide = access.words > 1 and access.verb != "atomic"
+    word_moves = [mover(ctx, Access(access.verb, 32), word) for word in range(access.words if is_wide else 0)]
 
     def run(b: Batch) -> None:
         if buffer.is_spread(b):
             store, offsets = buffer.spread(b)
             located(inst.pc, b, store.place(offsets, 1, "read"), lambda: move(b, store, offsets))
             return
-        addresses, inside = buffer.places(b)
+        addresses, room = buffer.reach(b)
+        inside = room >= buffer.size
         saved = b.lanes, b.all_lanes
         if access.verb == "load":
-            for word in range(access.words):
-                if access.half is None:
-                    np.copyto(b.u32[fields["vdata"] + word], np.uint32(0), where=b.lanes & ~inside)
+            out = saved[0] & ~inside
+            is_half = access.half is not None and not access.clears
+            rows = [b.u16[data, :, :, access.half]] if is_half else list(b.u32[data : data + access.words])
+            for row in rows:
+                np.copyto(row, row.dtype.type(0), where=out)
         try:
-            b.lanes = saved[0] & inside
-            b.all_lanes = bool(b.lanes.all())
-            if b.lanes.any():
-                reached = active(b, addresses)
-                located(inst.pc, b, reached, lambda: move(b, b.residents.memory, reached))
+            parts = [(saved[0] & inside, 0, move)]
+            if is_wide:
+                partly = saved[0] & ~inside & (room >= np.uint64(4))
+                if partly.any():
+                    parts += [
+                        (partly & (room >= np.uint64(4 * word + 4)), 4 * word, one)
+                        for word, one in enumerate(word_moves)
+                    ]
+            for lanes, offset, how in parts:
+                b.lanes = lanes
+                b.all_lanes = bool(lanes.all())
+                if lanes.any():
+                    reached = active(b, addresses + np.uint64(offset))
+                    located(inst.pc, b, reached, lambda: how(b, b.residents.memory, reached))
         finally:
             b.lanes, b.all_lanes = saved
 

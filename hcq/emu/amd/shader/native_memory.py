@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
-from hcq.emu.amd.shader.lane_access import Access, parse_access
+from hcq.emu.amd.shader.lane_access import Access, access_of
 from hcq.emu.amd.shader.lds_ops import offset16, pair_access, registers
 from hcq.emu.amd.shader.memory_ops import Buffer, address_of, atomic_returns
 from hcq.emu.amd.shader.operands import Context, scalar64
@@ -53,7 +53,7 @@ def move_of(ctx: Context) -> Move | None:
     if inst.format == "DS":
         return None if fields.get("gds") else _in_lds(ctx, tail)
     kind = {"GLOBAL": "memory", "FLAT": "memory", "SCRATCH": "scratch", "MUBUF": "buffer"}.get(inst.format)
-    access = parse_access(tail) if kind is not None else None
+    access = access_of(ctx, tail) if kind is not None else None
     if kind is None or access is None or fields.get("lds") or fields.get("tfe"):
         return None
     if kind in ("scratch", "buffer") and ctx.isa.scratch_in_memory:
@@ -74,7 +74,7 @@ def _in_lds(ctx: Context, tail: str) -> Move | None:
         verb, bits, stride = pair
         offsets = [ctx.inst.fields[name] * stride * bits // 8 for name in ("offset0", "offset1")]
         return Move("lds", Access(verb, bits), offsets, [data0, data1], vdst)
-    access = parse_access(tail)
+    access = access_of(ctx, tail)
     if access is not None and access.verb in ("load", "store"):
         return None if "addtid" in tail else Move("lds", access, [-1], [data0], vdst)
     atomic = parse_atomic(tail.replace("_rtn", ""))
@@ -118,13 +118,17 @@ class MemoryText:
     def _reach(self, ctx: Context, b: SymbolicBatch, attempt: Attempt, move: Move, offset: int) -> Reached:
         """Where the lanes go with one element."""
         w, access, size = b.writer, move.access, move.access.bits // 8
-        mask, bits = b.lanes, ""
+        mask, bits, left = b.lanes, "", None  # left: lanes for which the interpreter carries it out
         if move.kind == "lds":
             added = offset16(ctx) if offset < 0 else np.uint64(offset)
             own: Any = b.u32[ctx.inst.fields["addr"]].astype(U64)
             addresses: Any = (own + added) & np.uint64(0xFFFFFFFF)
         elif move.kind == "buffer":
-            addresses, inside = Buffer(ctx, access).places(b)  # type: ignore[arg-type]
+            addresses, room = Buffer(ctx, access).reach(b)  # type: ignore[arg-type]
+            inside = room >= np.uint64(size)
+            if size > 4 and access.verb != "atomic":  # some words are in the range, and some are not
+                left = ~inside & (room >= np.uint64(4))
+                inside = room >= np.uint64(4)
             mask = mask & inside
             bits = w.bits_of(mask)
         else:
@@ -133,7 +137,6 @@ class MemoryText:
         is_narrow = size < 4 and access.verb == "load"  # the word around it is read
         checked = addresses & np.uint64(0xFFFFFFFFFFFFFFFC) if is_narrow else addresses
         reach = 4 if is_narrow else size
-        left = None  # to the interpreter
         if size == 2 and is_narrow:  # a half word that two words share
             left = (addresses & np.uint64(3)) == np.uint64(3)
         elif move.kind == "scratch" and size >= 4:
@@ -225,13 +228,13 @@ def _load(
     for number, row in enumerate(rows):
         found: Any = Symbol(w, accesses.unspill(w, row, V32), U32, True)
         bits = reached[0].bits
-        if access.half is not None:
-            if bits:
-                b.lanes = Mask(w.mask_of(bits), bits)
-            b.u16[move.vdst, :, :, access.half].put(found.astype(np.uint16), b.lanes)
-            continue
         if bits:  # what is out of a buffer's range reads 0
             found = w.select(w.mask_of(bits), found, np.zeros(1, np.uint32))
+        if access.half is not None and access.clears:
+            found = (found & np.uint32(0xFFFF)) << np.uint32(16 * access.half)
+        elif access.half is not None:
+            b.u16[move.vdst, :, :, access.half].put(found.astype(np.uint16), b.lanes)
+            continue
         lane_access.deliver(b, b.u32[move.vdst + number], found)  # type: ignore[arg-type]
 
 

@@ -160,7 +160,8 @@ class Maker:
             fields |= dict.fromkeys(("sc0", "glc", "th"), rng.randrange(2))
         elif form == "MUBUF":
             descriptor = BUFFER if self.isa.arch.startswith("gfx12") else BUFFER // 4
-            fields |= {"vaddr": ADDRESSES + 3, "srsrc": descriptor, "offen": 1, "soffset": 128}
+            nothing = 124 if self.isa.arch.startswith("gfx12") else 128
+            fields |= {"vaddr": ADDRESSES + 3, "srsrc": descriptor, "offen": 1, "soffset": nothing}
             fields |= {"offset": rng.randrange(40) & (~3 if "atomic" in name else ~0)}
             fields |= dict.fromkeys(("sc0", "glc", "th"), rng.randrange(2))
         elif form == "SMEM":
@@ -231,7 +232,7 @@ def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tu
         v[ADDRESSES + 2] = 4 * rng.integers(0, LDS_BYTES // 4, (waves, lanes))
         s = registers(rng, (waves, 128))
         s[:, SCALARS : SCALARS + 2] = DATA + 0x8000 & 0xFFFFFFFF, DATA >> 32  # waves store below that
-        s[:, BUFFER : BUFFER + 4] = DATA & 0xFFFFFFFF, DATA >> 32, 64 * (waves * lanes - 9), 0
+        s[:, BUFFER : BUFFER + 4] = DATA & 0xFFFFFFFF, DATA >> 32, 64 * (waves * lanes - 9) + 18, 0
         masks = rng.integers(0, 1 << 32, (waves, 2), np.uint64).astype(np.uint32)
         masks[0] = 0xFFFFFFFF
         if seed % 5 == 0:
