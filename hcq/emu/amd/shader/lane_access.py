@@ -86,8 +86,8 @@ def parse_access(text: str) -> Access | None:
 def access_of(ctx: Context, text: str) -> Access | None:
     """What an instruction's name says it moves, on its architecture.
 
-    All GFX9 parts here keep ECC with their registers, whose words are written whole: a load into one half clears the other
-    (LLVM's feature sramecc). hipBLASLt's kernels join two such loads with v_or_b32.
+    All GFX9 parts here keep ECC with their registers, whose words are written whole: a load into one half clears the
+    other (LLVM's feature sramecc). hipBLASLt's kernels join two such loads with v_or_b32.
     """
     access = parse_access(text)
     if access is None or access.half is None or access.verb != "load":

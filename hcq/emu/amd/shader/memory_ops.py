@@ -14,6 +14,7 @@ reaches it through the private aperture.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -362,7 +363,7 @@ def buffer_access(ctx: Context, access: Access) -> Step:
                 b.all_lanes = bool(lanes.all())
                 if lanes.any():
                     reached = active(b, addresses + np.uint64(offset))
-                    located(inst.pc, b, reached, lambda: how(b, b.residents.memory, reached))
+                    located(inst.pc, b, reached, partial(how, b, b.residents.memory, reached))
         finally:
             b.lanes, b.all_lanes = saved
 

@@ -69,8 +69,8 @@ class Batch:
     def bind(self, v: Array) -> None:
         """Make the typed views of a new register array."""
         self.u32 = v
-        # the registers of a wave lie beside each other, if there are several waves, and begin where a cache line does: NumPy
-        # lays what it picks by an index that way, too, but anywhere
+        # the registers of a wave lie beside each other, if there are several waves, and begin where a cache line does:
+        # NumPy lays what it picks by an index that way, too, but anywhere
         self.is_by_wave = v.strides[1] > v.strides[0] and not v.__array_interface__["data"][0] % LINE
         self.i32, self.f32 = v.view(np.int32), v.view(np.float32)
         self.u16 = v.view(np.uint16).reshape(*v.shape, 2)

@@ -1,4 +1,4 @@
-"""What reaches beyond a buffer's descriptor reads 0 and writes nothing, word by word; and loads into half a register."""
+"""What reaches beyond a buffer's descriptor reads 0 and writes nothing, word by word; loads into half a register."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_a_load_into_half_a_register_clears_the_other_half_where_registers_have_
     assert b.u32[4, 0].tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1201"])  # gfx90a's may be swizzled: they are interpreted
+@pytest.mark.parametrize(
+    "arch", ["gfx942", "gfx1100", "gfx1201"]
+)  # gfx90a's may be swizzled: they are interpreted
 def test_compiled_code_leaves_what_the_interpreter_leaves_at_the_end_of_a_range(arch: str) -> None:
     names = [
         f"MUBUF:{opcode.name}"

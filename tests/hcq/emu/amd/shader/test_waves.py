@@ -74,7 +74,9 @@ def test_lanes_that_a_mask_turns_off_are_not_written() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 16, 32, 48])
-def test_registers_that_numpy_laid_out_by_wave_are_copied_unless_they_begin_at_a_cache_line(offset: int) -> None:
+def test_registers_that_numpy_laid_out_by_wave_are_copied_unless_they_begin_at_a_cache_line(
+    offset: int,
+) -> None:
     """Compiled code loads them 64 bytes at a time, and ends the process where they do not."""
     size, registers = 32, 5
     room = np.zeros(registers * WAVES * size * 4 + 128, np.uint8)
