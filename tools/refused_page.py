@@ -24,6 +24,7 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx942": "gfx942",
     "gfx950": "gfx950",
     "gfx1100": "gfx1100, gfx1101, gfx1102",
+    "gfx1151": "gfx1151",
     "gfx1201": "gfx1200, gfx1201",
 }
 KINDS = {  # what instructions are for, by names

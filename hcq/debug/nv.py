@@ -28,6 +28,7 @@ from hcq.emu.nv.shader.checks import additions_of, attach, refused
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
+from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import AddressSpace, Memory
@@ -196,8 +197,8 @@ class NvWork(Work):
                 steps = self.machine.batch.steps
             begin = 0 if state is None else state.first + at_once
             for first in range(begin, self.blocks, at_once):
-                numbers = np.arange(first, min(first + at_once, self.blocks))
-                batch = Batch(launch, numbers, steps)
+                positions = np.arange(first, min(first + at_once, self.blocks))
+                batch = Batch(launch, numbers_of(positions, launch.grid, launch.cluster), steps)
                 if checks is not None:
                     attach(checks, self.kernel.program, batch)
                 self._first, self.machine = first, _Machine(self.kernel.program, batch, schedule)
@@ -219,7 +220,8 @@ class NvWork(Work):
         """As many as without the debugger where the order of warps is drawn from a seed, so that it is the same one."""
         lanes = BATCH_LANES if self.schedule is None else LANES_WITH_SEED
         return self._plain.kernel.blocks_at_once(
-            self.blocks, self.block, self.launch.dynamic_shared_bytes, lanes, self.together, self.checks
+            *(self.blocks, self.block, self.launch.dynamic_shared_bytes, lanes, self.together, self.checks),
+            self.launch.cluster,
         )
 
     def save(self) -> State | None:
@@ -299,9 +301,9 @@ class NvMoment(Moment):
     def _lanes(self, wave: int) -> tuple[int, int]:
         """(first lane of the batch, how many) of a warp."""
         block, place = divmod(wave, self.work.waves_per_block)
-        if not self.batch.blocks[0] <= block <= self.batch.blocks[-1]:
+        if block not in self.batch.blocks:
             raise UsageError(f"warp {wave} is not resident now: its block has ended, or not begun.")
-        start = (block - int(self.batch.blocks[0])) * self._width + place * WARP
+        start = int(np.argmax(self.batch.blocks == block)) * self._width + place * WARP
         return start, min(WARP, self._width - place * WARP)
 
     def _of_warp(self, values: Lanes, wave: int) -> Array:
@@ -390,7 +392,7 @@ class NvMoment(Moment):
         batch = self.batch
         if block not in batch.blocks:
             raise UsageError(f"block {block} is not resident now.")
-        start = int(batch.shared_start[(block - int(batch.blocks[0])) * self._width])
+        start = int(batch.shared_start[int(np.argmax(batch.blocks == block)) * self._width])
         found: Array = batch.shared[start : start + batch.shared_bytes]
         return found
 
@@ -462,8 +464,12 @@ def _split(batch: Batch, space: str, at: Array) -> list[tuple[str, Array, Array]
         return [(space, np.arange(len(at)), at)]
     found = []
     rest = np.ones(len(at), np.bool_)
-    for name, start in (("shared", batch.shared_window), ("local", batch.local_window)):
-        inside = at - np.uint64(start) < np.uint64(WINDOW_BYTES)
+    windows = (
+        ("shared", batch.shared_window, batch.shared_window_bytes),
+        ("local", batch.local_window, WINDOW_BYTES),
+    )
+    for name, start, size in windows:
+        inside = at - np.uint64(start) < np.uint64(size)
         if inside.any():
             found.append((name, np.flatnonzero(inside), at[inside] - np.uint64(start)))
             rest &= ~inside

@@ -21,6 +21,7 @@ from hcq.nv.abi.qmd import Qmd, qmd_for, sm_config
 # of every block, for CUDA's ABI; inferred that a launch without shared memory asks for it, too, as CUDA's driver does
 RESERVED_SHARED_BYTES = 1024
 REGISTERS = 65536  # of one SM
+FIRST_WITH_CLUSTERS = 4  # of the versions of QMDs: sm_90's
 LARGE_PARAM_BYTES, LARGE_PARAM_BASE = 0x1100, 0x1A80  # before Hopper, more parameters than these begin there
 
 
@@ -65,6 +66,11 @@ class Chip:
         is_first = self.engines.compute == ClassId.AMPERE_COMPUTE_A
         method: type[Method] = SendSignalingPcas2BC6c0 if is_first else SendSignalingPcas2B
         return method
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether several blocks can run as one."""
+        return self.qmd.version >= FIRST_WITH_CLUSTERS
 
     def shared_bytes(self, static_bytes: int, dynamic_bytes: int) -> int:
         """SHARED_MEMORY_SIZE of a launch. static_bytes: what a cubin's section says."""

@@ -11,12 +11,15 @@ A template counts addresses from its own start: the QMD is at 0, the constant ba
 
 from __future__ import annotations
 
+import struct
+from math import prod
 from typing import Any, NamedTuple
 
 from hcq.layout import Bits
 from hcq.nv.abi.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
 from hcq.nv.abi.compute_methods import NoOperation, SendPcasA
 from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, incrementing, non_incrementing
+from hcq.nv.abi.qmd import QmdType
 from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
 from hcq.nv.chip import RESERVED_SHARED_BYTES, Chip
 from hcq.nv.encode import TWO_WORDS, WORD, Patch, Piece, wait_for_idle
@@ -28,7 +31,6 @@ MAX_MADE = 1024  # sizes of launches that are kept
 CONST_BANK = 3  # .const variables
 # inferred: whose the first half of the reserved shared memory is, and how much of it, nobody says
 RESERVED_SLOT_AT = RESERVED_SHARED_BYTES // 2
-ONE = 0x3F800000  # 1.0 as a float
 # A QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead.
 # Inferred: which of them a generation wants, from what CUDA's driver was seen to send
 INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
@@ -162,6 +164,12 @@ class Launcher:
             values[f"constant_buffer_invalidate_{bank}"] = (
                 1  # the host, or a copy, may have filled a variable
             )
+        if (
+            prod(kernel.cluster) > 1
+        ):  # inferred from the fields' names: CUDA's driver was not seen to launch one
+            values["qmd_type"] = QmdType.GRID_GPC_CGA
+            for direction, size in zip(("width", "height", "depth"), kernel.cluster):
+                values[f"gpc_cga_{direction}"] = size
         return chip.qmd.launch(**values).to_bytes()
 
     def _bank(self, grid: Grid, block: Grid, dynamic_shared: int, workspace: int) -> bytes:
@@ -173,9 +181,8 @@ class Launcher:
         bank3 = next((offset for bank, offset, _ in kernel.banks if bank == CONST_BANK), None)
         values = {
             **{f"ntid_{axis}": size for axis, size in zip("xyz", block)},
-            **{
-                f"{name}_{axis}": size for axis, size in zip("xyz", grid) for name in ("nctaid", "nclusterid")
-            },
+            **{f"nctaid_{axis}": size for axis, size in zip("xyz", grid)},
+            **{f"nclusterid_{axis}": size // width for axis, size, width in zip("xyz", grid, kernel.cluster)},
             "shared_window": SHARED_WINDOW,
             "local_window": LOCAL_WINDOW,
             "stack_pointer": STACK_TOP,
@@ -190,9 +197,12 @@ class Launcher:
             "param_end_offset": kernel.param_base + kernel.param_bytes,
             "param_address": params_at,
             "param_end": params_at + kernel.param_bytes,
-            **{f"cluster_nctaid_{axis}": 1 for axis in "xyz"},
-            **{f"cluster_reciprocal_{axis}": ONE for axis in "xyz"},
-            "cluster_nctarank": 1,
+            **{f"cluster_nctaid_{axis}": width for axis, width in zip("xyz", kernel.cluster)},
+            **{
+                f"cluster_reciprocal_{axis}": _reciprocal(width) for axis, width in zip("xyz", kernel.cluster)
+            },
+            "cluster_nctarank": prod(kernel.cluster),
+            "is_explicit_cluster": int(prod(kernel.cluster) > 1),
             # %envreg1 is the high half of the workspace's address, %envreg2 the low one
             "envreg": (workspace >> 32) << 32 | (workspace & 0xFFFFFFFF) << 64,
         }
@@ -227,3 +237,9 @@ class Launcher:
             + immediate(COMPUTE_SUBCHANNEL, self.chip.launch_method(pcas_action=action)).to_bytes()
             + wait_for_idle()
         )
+
+
+def _reciprocal(size: int) -> int:
+    """1 / size as the bits of a float."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", 1 / size))
+    return int(bits)

@@ -28,6 +28,7 @@ from hcq.nv.ptx import Parameter
 
 ALIGNMENT = 256
 CODE_AT = 256
+MOST_CLUSTER_BLOCKS = 8  # that every GPU has; more are for kernels that the driver has allowed them
 PTX_REGISTERS = 32  # what a launch says of a kernel that has no machine code
 STACK_RESERVE_BYTES = 1024  # for what MIN_STACK_SIZE does not count: recursion, alloca, indirect calls
 _ALLOCA = re.compile(rb"\balloca\.")
@@ -42,6 +43,7 @@ class Kernel:
     banks             constant bank -> (offset in the image, bytes), without bank 0
     code_at           where its code begins in the image
     largest_block     threads, from the code's own bounds; 0 when it has none
+    cluster           blocks of a cluster in each direction, which run at a time and reach each other's shared memory
     """
 
     name: str
@@ -56,6 +58,7 @@ class Kernel:
     required_block: tuple[int, ...]
     banks: tuple[tuple[int, int, int], ...] = ()
     code_at: int = CODE_AT
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 class Linked:
@@ -216,11 +219,17 @@ class Linked:
                 f"load({self.label!r}): {found.name} calls {', '.join(found.runtime_calls)}, functions of the device "
                 "runtime, which only the vendor's driver supplies. Compile without printf, malloc and assert."
             )
-        if any(size > 1 for size in found.cluster):
+        self._cluster(found.name, found.cluster)
+
+    def _cluster(self, name: str, sizes: tuple[int, ...]) -> tuple[int, int, int]:
+        """The shape of a kernel's clusters."""
+        x, y, z = (max(size, 1) for size in (*sizes, 1, 1, 1)[:3])
+        if x * y * z > (most := MOST_CLUSTER_BLOCKS if self.chip.has_clusters else 1):
             raise UsageError(
-                f"load({self.label!r}): {found.name} needs clusters of {found.cluster} blocks, which this driver does "
-                "not launch. Compile it without __cluster_dims__."
+                f"load({self.label!r}): {name} needs clusters of {(x, y, z)} blocks; on {self.chip.arch} a cluster has "
+                f"{most} at most. Compile it with other __cluster_dims__, or without."
             )
+        return x, y, z
 
     def _of_cubin(self, cubin: Cubin, found: CubinKernel) -> Kernel:
         banks = []
@@ -255,6 +264,7 @@ class Linked:
             found.required_block,
             tuple(banks),
             self.layout.places[found.code].offset,
+            self._cluster(found.name, found.cluster),
         )
 
     def _has_alloca(self) -> bool:
@@ -296,6 +306,7 @@ class Linked:
             entry.parameters,
             threads if entry.largest_block else 0,
             entry.required_block,
+            cluster=self._cluster(entry.name, entry.cluster),
         )
 
     # ------------------------------------------------------------ checks

@@ -183,6 +183,11 @@ class NvProgram(SharingProgram):
             raise UsageError(
                 f"dispatch {self.name}: block={block!r}; the kernel was compiled for exactly {tuple(required)}."
             )
+        cluster = self.kernel.cluster
+        if any(size % width for size, width in zip(grid, cluster)):
+            raise UsageError(
+                f"dispatch {self.name}: grid={grid!r} is no multiple of the kernel's clusters of {cluster} blocks."
+            )
         if math.prod(block) > self.max_threads:
             raise UsageError(
                 f"dispatch {self.name}: block={block!r} has {math.prod(block)} threads; the kernel was compiled for at "

@@ -39,7 +39,7 @@ _CONTENTS = re.compile(r"\s*=\s*")
 _NEXT = re.compile(r"\s*,\s*([\w$%]+)((?:\s*\[\s*\d*\s*\])*)")
 _ALIGN = re.compile(r"\.align\s+(\d+)")
 _LONG = re.compile(r"\d{64,}")  # no number of PTX is as long
-_BOUND = re.compile(r"\.(reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_BOUND = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 
 class Parameter(NamedTuple):
@@ -51,7 +51,7 @@ class Parameter(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One kernel. Blocks are () where it does not say. alignments: of its parameters, in bytes."""
+    """One kernel. Blocks and clusters are () where it does not say. alignments: of its parameters, in bytes."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -60,6 +60,7 @@ class Entry(NamedTuple):
     local_bytes: int
     required_block: tuple[int, ...]
     largest_block: tuple[int, ...]
+    cluster: tuple[int, ...]
 
     @property
     def param_bytes(self) -> int:
@@ -183,6 +184,7 @@ def _entry(name: str, parameters: str, bounds: str, body: str) -> Entry:
         _total(body, "local"),
         blocks.get("reqntid", ()),
         blocks.get("maxntid", ()),
+        blocks.get("reqnctapercluster", ()),
     )
     return made.based(0)
 

@@ -56,6 +56,8 @@ class Counters:
     dram_read_bytes, dram_write_bytes    what no cache had; what has to be written back
     held_l2_bytes, held_beyond_l2_bytes, held_dram_bytes    of a sample: what as many blocks as the chip holds read of
                             L2 as they begin, and what of that comes from further on and from DRAM: the rest they share
+    channel_share, held_channel_share    of what comes to L2, the part of the channel that most comes to: on average of
+                            a block in its whole time; of as many blocks as the chip holds, as they begin. 0: not known
     uncounted               instruction -> how often one ran whose traffic is not modelled
     ops                     pipe -> instructions of machine code that warps issue there: of PTX, what ptxas makes of it
     waits                   what warps wait for -> "clocks" of arithmetic that follows from arithmetic; how many
@@ -104,6 +106,8 @@ class Counters:
     held_l2_bytes: int = 0
     held_beyond_l2_bytes: int = 0
     held_dram_bytes: int = 0
+    channel_share: float = 0.0
+    held_channel_share: float = 0.0
     uncounted: dict[str, int] = field(default_factory=dict)
     ops: dict[str, int] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)

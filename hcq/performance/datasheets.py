@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from hcq.errors import UsageError
 
 KIB, MIB = 1 << 10, 1 << 20
+CHANNEL_BYTES = 256  # AMD, MI100 and MI200: ROCm Compute Profiler's documentation, "L2 cache (TCC)"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Datasheet:
     shared_bytes_per_clock         of a unit: what one pass moves
     l1_bytes         of a unit; on NVIDIA shared memory is taken out of it
     l2_bytes         of one L2; there are `l2s` of them
+    l2_channels      parts of an L2 that work side by side, each on pieces of CHANNEL_BYTES in turn; 0: not said
     last_bytes       a cache behind L2, of the whole chip; 0: none
     warps, blocks    that a unit has room for
     registers        of a unit, 32 bits times the lanes of a warp; given out in steps of register_step for each warp
@@ -67,6 +69,7 @@ class Datasheet:
     source: str
     inferred: str = ""
     shared_bytes_per_clock: int = 128
+    l2_channels: int = 0
     notes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -170,10 +173,12 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=1.638e12, l2_bytes_s=4096 * 1.7e9, last_bytes_s=0.0,
             sector_bytes=64, l1_bytes=16 * KIB, l2_bytes=8 * MIB, l2s=1, last_bytes=0,
             warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=64 * KIB, shared_reserved=0,
+            l2_channels=32,
             source="ROCm's documentation, MI250 microarchitecture: table of peaks for a CU and a clock, 104 CUs of a "
             "die at 1.7 GHz, 1.6 TB/s; GPU hardware specifications: caches, registers; 64-byte lines of the L1: "
-            "ROCm's documentation of MI200 performance counters",
-            inferred="L2's rate (32 channels of 128 bytes a clock); the rates of vectors of 16 bits; peaks of "
+            "ROCm's documentation of MI200 performance counters; L2's channels: ROCm Compute Profiler's, L2 cache",
+            inferred="L2's rate (32 channels of 128 bytes a clock); that a channel has each 32nd piece of 256 bytes, "
+            "where AMD says no more than that a hash spreads them; the rates of vectors of 16 bits; peaks of "
             "vectors of f32 are with packed instructions",
         ),
         Datasheet(
@@ -328,6 +333,7 @@ _further()
 NEAREST = {
     "gfx1101": "rx7900xtx",
     "gfx1102": "rx7900xtx",
+    "gfx1151": "rx7900xtx",
     "gfx1200": "rx9070xt",
 }
 

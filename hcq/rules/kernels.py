@@ -126,6 +126,14 @@ BARRIER_DIVERGENT: Rule = rule(
     level="warning",
 )
 
+CLUSTER_LEFT: Rule = rule(
+    "cluster-left",
+    "A block of a cluster does not end while another may access its shared memory (checked on emulated GPUs with"
+    " HCQ_SANITIZE=sync).",
+    "Put a barrier of the cluster (cluster.sync()) behind the last such access.",
+    level="warning",
+)
+
 BARRIER_COUNT: Rule = rule(
     "barrier-count",
     "A barrier's count of threads is a multiple of 32 that the block has, and the same for all that meet there (checked"

@@ -52,12 +52,13 @@ def compiled(
     arch: str,
     num_warps: int = 4,
     num_stages: int = 2,
+    num_ctas: int = 1,
 ) -> Compiled:
-    """types: of the parameters that are no constants, in order: *fp32, i32."""
+    """types: of the parameters that are no constants, in order: *fp32, i32; num_ctas: blocks of a cluster."""
     names = [name for name in kernel.arg_names if name not in constants]
     signature = dict(zip(names, types)) | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, signature, {(kernel.arg_names.index(n),): v for n, v in constants.items()})
-    options = {"num_warps": num_warps, "num_stages": num_stages}
+    options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas}
     made = compile(source, target=target_of(arch), options=options)
     facts = made.metadata
     image = made.asm["ptx"].encode() if arch.startswith("sm_") else made.asm["hsaco"]
@@ -92,7 +93,7 @@ def launch(
             given.append((arg, buffer))
     buffers = {id(arg): buffer for arg, buffer in given}
     values = [buffers[id(arg)] if isinstance(arg, np.ndarray) else arg for arg in args]
-    sizes = (*grid, 1, 1)[:3]
+    sizes = (grid[0] * options.get("num_ctas", 1), *grid[1:], 1, 1)[:3]  # a program of Triton's is a cluster
     values += [None] * SCRATCH_POINTERS
     device.run(program, values, grid=(sizes[0], sizes[1], sizes[2]), block=(made.threads, 1, 1))
     for arg, buffer in given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,24 @@ def test_products_of_float16(gpu: Device, warps: int, stages: int, tiles: tuple[
     args = [out, a, b, m, n, k, k, n, n]
     launch(gpu, kernels.matmul, args, grid, constants, num_warps=warps, num_stages=stages)
     np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_programs_of_several_blocks_are_clusters(open_nv: Callable[..., Any], arch: str, blocks: int) -> None:
+    """Products, and sums that blocks of a cluster exchange through each other's shared memory."""
+    gpu = open_nv(arch)
+    m, n, k = 256, 128, 96
+    a, b = numbers(m, k, dtype="float16"), numbers(k, n, dtype="float16", seed=1)
+    out = np.zeros((m, n), np.float32)
+    constants = {"M": 128, "N": 64, "K": 32, "PRECISION": "ieee", "SUMS": tl.float32}
+    launch(gpu, kernels.matmul, [out, a, b, m, n, k, k, n, n], (2, 2), constants, num_ctas=blocks)
+    np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-3, atol=1e-3)
+    x = numbers(3, 1000)
+    out = np.zeros_like(x)
+    launch(gpu, kernels.softmax, [out, x, 1000, 1000], (3,), {"BLOCK": 1024}, num_ctas=blocks)
+    parts = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, parts / parts.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bf16", "fp32", "tf32", "i8", "fp8e4nv", "fp8e5", "fp16 in fp16"])

@@ -6,7 +6,8 @@ Changes  nothing
 Next     sysfs.py (the other files there), spec.py (what a GPU is)
 Source   amdgpu_discovery.c: the tree below ip_discovery/die, and amdgpu_discovery_set_*_ip_blocks, which say what
          versions there are; soc15_hw_ip.h: the ids. That gfx950's bus interface is 7.9.1 is inferred: amdgpu knows that
-         version since January 2025 ("update ip versioning for nbio"), when gfx950 came, and treats it as gfx942's
+         version since January 2025 ("update ip versioning for nbio"), when gfx950 came, and treats it as gfx942's.
+         gfx1151's bus interface is inferred from its neighbour's, 7.11.0
 
 A driver takes from here which registers and which copy engine a GPU has. Our own goes by the name of the architecture.
 """
@@ -22,6 +23,7 @@ VERSIONS = {  # of graphics, copy engine, bus interface
     "gfx1100": ((11, 0, 0), (6, 0, 0), (4, 3, 0)),
     "gfx1101": ((11, 0, 3), (6, 0, 3), (4, 3, 0)),
     "gfx1102": ((11, 0, 2), (6, 0, 2), (4, 3, 0)),
+    "gfx1151": ((11, 5, 1), (6, 1, 1), (7, 11, 1)),
     "gfx1200": ((12, 0, 0), (7, 0, 0), (6, 3, 1)),
     "gfx1201": ((12, 0, 1), (7, 0, 1), (6, 3, 1)),
 }

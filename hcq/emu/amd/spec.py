@@ -30,7 +30,17 @@ from hcq.amd.abi.registers import Register
 from hcq.emu.emulation_options import flag, number, parse_word, ppm
 from hcq.errors import UsageError
 
-ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
+ARCHITECTURES = (
+    "gfx90a",
+    "gfx942",
+    "gfx950",
+    "gfx1100",
+    "gfx1101",
+    "gfx1102",
+    "gfx1151",
+    "gfx1200",
+    "gfx1201",
+)
 LDS_BYTES, LDS_BYTES_GFX950 = 64 << 10, 160 << 10
 MAX_BLOCK = 1024  # work-items of a workgroup
 MIN_UNITS, MAX_UNITS = 2, 128
@@ -56,6 +66,7 @@ SIZES = {
     "gfx1100": Size(96, 6, 2, 0x744C),
     "gfx1101": Size(60, 3, 2, 0x747E),
     "gfx1102": Size(32, 2, 2, 0x7480),
+    "gfx1151": Size(40, 2, 2, 0x1586),
     "gfx1200": Size(32, 2, 2, 0x7590),
     "gfx1201": Size(64, 4, 2, 0x7550),
 }

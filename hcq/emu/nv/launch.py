@@ -37,7 +37,7 @@ from hcq.emu.nv.errors import (
     LaunchError,
     MmuFault,
 )
-from hcq.emu.nv.launch_limits import block_of, check_launch, grid_of, local_memory_bytes
+from hcq.emu.nv.launch_limits import block_of, check_launch, cluster_of, grid_of, local_memory_bytes
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
@@ -103,6 +103,7 @@ class Bank0(NamedTuple):
     bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
     params     from sm_90 on: the parameters' address, and behind it that of their end
     clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
+    is_cluster   whether a cluster is more than one block
     envregs    %envreg registers in a row: (number of the first, how many, where)
     """
 
@@ -118,6 +119,7 @@ class Bank0(NamedTuple):
     params: int = 0
     clusters: tuple[int, int, int] = (0, 0, 0)
     envregs: tuple[tuple[int, int, int], ...] = ()
+    is_cluster: int = 0
 
 
 BANKS = {
@@ -126,11 +128,11 @@ BANKS = {
     ),
     4: Bank0(
         0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C),
-        envregs=((0, 32, 0x040),),
+        envregs=((0, 32, 0x040),), is_cluster=0x140,
     ),
     5: Bank0(
         0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0),
-        envregs=((0, 16, 0x250), (16, 16, 0x0D0)),
+        envregs=((0, 16, 0x250), (16, 16, 0x0D0)), is_cluster=0x36C,
     ),
 }  # fmt: skip
 PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
@@ -252,6 +254,7 @@ class Shader:
             together=together,
             checks=checks,
             schedule=self.schedules.of_launch(grid, block),
+            cluster=cluster_of(qmd),
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:
@@ -439,11 +442,18 @@ def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows)
         span = start, start + param_bytes
         wanted.append(("the parameters' addresses", at.params, "<2Q", span, PARAM_READERS))
     blocks, reciprocals, clusters = at.clusters
-    if blocks:  # every cluster is of one block; that of x is not read
-        wanted.append(("the blocks of a cluster", blocks, "<3I", (1, 1, 1), ("%cluster_", "%clusterid.x")))
-        yz = "%clusterid.y", "%clusterid.z"
-        wanted.append(("1 / the blocks of a cluster", reciprocals + 4, "<2f", (1.0, 1.0), yz))
-        wanted.append(("the clusters of the grid", clusters, "<3I", grid, ("%nclusterid",)))
+    if blocks:
+        cluster = cluster_of(qmd)
+        wanted.append(("the blocks of a cluster", blocks, "<3I", cluster, ("%cluster_", "%clusterid.x")))
+        yz, ones = ("%clusterid.y", "%clusterid.z"), tuple(float(np.float32(1 / one)) for one in cluster)
+        wanted.append(
+            ("1 / the blocks of a cluster", reciprocals + 4, "<2f", ones[1:], yz)
+        )  # that of x is not read
+        held = tuple(size // width for size, width in zip(grid, cluster))
+        wanted.append(("the clusters of the grid", clusters, "<3I", held, ("%nclusterid",)))
+        if prod(cluster) > 1:
+            asking = "%is_explicit_cluster", "barrier.cluster"
+            wanted.append(("whether clusters were asked for", at.is_cluster, "<I", (1,), asking))
     if has_const:
         wanted.append(("the address of constant bank 3", at.const, "<Q", (const,), CONST_READERS))
     for what, offset, form, value, readers in wanted:
@@ -531,7 +541,10 @@ def _shown(numbers: tuple[int | float, ...]) -> str:
 
 
 def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int, has_code: bool) -> Tally:
-    """Where a launch that counts counts. Registers are those that the QMD gives; of PTX alone, an estimate."""
+    """Where a launch that counts counts: shared memory without the system's part of it.
+
+    Registers are those that the QMD gives; of PTX alone, an estimate.
+    """
     function = kernel.function
     registers = qmd.value("register_count")
     if not has_code:
@@ -544,7 +557,7 @@ def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int, has_code: bool) 
         block_of(qmd),
         WARP,
         registers,
-        qmd.value("shared_memory_size"),
+        max(0, qmd.value("shared_memory_size") - RESERVED_SHARED_BYTES),
         qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
         sample,
     )

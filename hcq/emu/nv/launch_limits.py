@@ -10,12 +10,18 @@ Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; limits of threads, registers, ba
 
 from __future__ import annotations
 
+from math import prod
+
 from hcq.emu.nv.errors import LaunchError
 from hcq.emu.nv.spec import SMS_PER_TPC, Chip
 from hcq.nv.abi.qmd import Qmd, QmdType
 
 MAX_THREADS, MAX_BARRIERS, MAX_REGISTERS = 1024, 16, 255
 REGISTERS_PER_SM = 65536
+MAX_CLUSTER = (
+    16  # eight where a kernel has not asked for sizes that are not portable, which the QMD does not say
+)
+FIRST_WITH_CLUSTERS = 4  # of the versions of QMDs
 
 
 def grid_of(qmd: Qmd) -> tuple[int, int, int]:
@@ -32,6 +38,13 @@ def block_of(qmd: Qmd) -> tuple[int, int, int]:
     )
 
 
+def cluster_of(qmd: Qmd) -> tuple[int, int, int]:
+    """Blocks of a cluster: (x, y, z)."""
+    if qmd.version < FIRST_WITH_CLUSTERS or qmd.value("qmd_type") != QmdType.GRID_GPC_CGA:
+        return 1, 1, 1
+    return qmd.value("gpc_cga_width"), qmd.value("gpc_cga_height"), qmd.value("gpc_cga_depth")
+
+
 def check_launch(chip: Chip, qmd: Qmd) -> None:
     """Raises LaunchError for a QMD that no GPU of this kind can launch."""
 
@@ -44,9 +57,16 @@ def check_launch(chip: Chip, qmd: Qmd) -> None:
     else:
         kind = qmd.value("qmd_type")
         # drivers of other makers leave the field 0 on version 4
-        allowed = (QmdType.GRID_CTA,) if qmd.version == 5 else (QmdType.GRID_CTA, QmdType.QUEUE)
-        if kind not in allowed:
-            raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
+        grids = QmdType.GRID_CTA, QmdType.GRID_GPC_CGA
+        if kind not in (grids if qmd.version == 5 else (*grids, QmdType.QUEUE)):
+            raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA and GRID_GPC_CGA are emulated")
+        cluster, grid = cluster_of(qmd), grid_of(qmd)
+        if not 0 < prod(cluster) <= MAX_CLUSTER:
+            raise refuse(
+                f"GPC_CGA_WIDTH, _HEIGHT and _DEPTH are {cluster}: a cluster has 1 to {MAX_CLUSTER} blocks"
+            )
+        if any(size % width for size, width in zip(grid, cluster)):
+            raise refuse(f"the grid of {grid} blocks is no multiple of its clusters of {cluster}")
     sass = qmd.value("sass_version")
     if sass not in (0, chip.sass_version):  # 0: a driver that does not say, as Mesa's
         raise refuse(f"SASS_VERSION is {sass:#x}; the SMs are of {chip.sass_version:#x}")

@@ -9,8 +9,10 @@ Next     order.py, shared_races.py, global_races.py; ../amd/shader/race_steps.py
 
 from __future__ import annotations
 
+import numpy as np
+
 from hcq.emu.shader.global_races import GlobalRaces
-from hcq.emu.shader.order import Order
+from hcq.emu.shader.order import Array, Order
 from hcq.emu.shader.shared_races import SharedRaces
 
 
@@ -19,6 +21,7 @@ class Races:
 
     shared      None where they have no memory of their own; everywhere: None where nobody asks
     by_value    stores of equal values are no race
+    blocks      how many run as one, a cluster: their order and their memory are those of one block
     """
 
     def __init__(
@@ -27,7 +30,15 @@ class Races:
         shared: SharedRaces | None,
         everywhere: GlobalRaces | None,
         by_value: bool = False,
+        blocks: int = 1,
     ) -> None:
         self.by_value = by_value
         self.order, self.shared, self.everywhere = order, shared, everywhere
-        self.warps = order.warps  # of a block
+        self.blocks, self.warps = blocks, order.warps // blocks  # of each block
+
+    def apart(self, warps: Array) -> list[Array]:
+        """Warps that meet in their blocks, so that the order takes no two blocks of a cluster for one."""
+        if self.blocks == 1:
+            return [warps]
+        rank = warps // self.warps % self.blocks
+        return [warps[rank == one] for one in np.unique(rank)]

@@ -98,6 +98,15 @@ def _keys(units: Array, sectors: Array) -> Array:
     return keys
 
 
+def busiest(came: Array) -> float:
+    """Of all that came, by unit and channel, the part that came to each unit's busiest channel.
+
+    >>> busiest(np.array([[4, 0], [2, 2]]))
+    0.75
+    """
+    return round(float(came.max(axis=1).sum()) / max(1, int(came.sum())), 4)
+
+
 class Cache:
     """Caches of one level, one for each unit: what came first leaves first.
 
@@ -203,6 +212,9 @@ class Tally:
         self.l2 = Cache(chip.l2_bytes, chip.l2s, chip.sector_bytes)
         self.hot: dict[int, int] = {}  # line -> words of it that atomics changed
         self.hot_of_block: dict[tuple[int, int], int] = {}
+        self.channels = np.zeros(
+            (chip.units, chip.l2_channels), np.int64
+        )  # unit, channel -> sectors that came to L2
         self.last = Cache(chip.last_bytes, 1, chip.sector_bytes) if chip.last_bytes else None
 
     def held(self) -> Tally | None:
@@ -218,6 +230,9 @@ class Tally:
         self.record.held_l2_bytes = max(0, found.l2_bytes - found.sector_bytes * found.store_sectors)
         self.record.held_beyond_l2_bytes = max(0, found.beyond_l2_bytes - written)
         self.record.held_dram_bytes = found.dram_read_bytes
+        if self.chip.l2_channels:
+            self.record.channel_share = busiest(self.channels)
+            self.record.held_channel_share = busiest(held.channels.sum(axis=0, keepdims=True))
 
     def instructions(self, classes: dict[str, int], warps: int, threads: int) -> None:
         """A run of instructions, so many of each class, executed by so many warps with so many threads."""
@@ -291,12 +306,14 @@ class Tally:
         size_bytes: int,
         by_l1: bool = True,
         is_local: bool = False,
+        stored: int = 0,
     ) -> None:
         """An access to global memory, or what lies there: "load", "store" or "atomic".
 
         warps, blocks   of each address: the warp; the number of its block in the grid
         by_l1           whether a load may be answered there
         is_local        local memory or scratch: stores stay in L1, too, for the thread will load what it stored
+        stored          visits to shared memory in which the data go there: they pass the data path once, not twice
         """
         if not len(addresses):
             return
@@ -309,7 +326,7 @@ class Tally:
         setattr(record, name, getattr(record, name) + len(sectors))
         if not is_local:
             record.bytes_needed += size_bytes * len(distinct(warps, addresses)[0])
-            self._l1_path(warps, addresses, size_bytes)
+            self._l1_path(warps, addresses, size_bytes, stored)
         if kind == "atomic":
             self._contention(warps, blocks, addresses)
         places, asked = owner & (1 << 20) - 1, (owner, sectors)
@@ -322,7 +339,7 @@ class Tally:
             self._requests(*asked, places, sectors)
         self._below(kind, places, sectors)
 
-    def _l1_path(self, warps: Array, addresses: Array, size_bytes: int) -> None:
+    def _l1_path(self, warps: Array, addresses: Array, size_bytes: int, stored: int) -> None:
         """How long a unit's first-level cache is busy with this, on the chip that is emulated."""
         from hcq.performance.model import l1_path  # for launches that are counted alone
 
@@ -340,7 +357,8 @@ class Tally:
             return
         of_warp, busy = visits(warps, l1_path.rank_in(warps), addresses, size_bytes)
         clocks = np.bincount(np.searchsorted(names, of_warp), busy, minlength=len(names))
-        record.l1_clocks = round(record.l1_clocks + l1_path.nvidia(clocks, counts), 2)
+        own = max(0.0, l1_path.nvidia(clocks * (not stored), counts) - stored)
+        record.l1_clocks = round(record.l1_clocks + own, 2)
 
     def _contention(self, warps: Array, blocks: Array, addresses: Array) -> None:
         """How many words atomics change, and how many of them lie in the line that is changed most."""
@@ -381,6 +399,11 @@ class Tally:
         """What comes to L2 from units, and goes on from there."""
         record, unit = self.record, self.chip.sector_bytes
         record.l2_bytes += unit * len(sectors)
+        if self.chip.l2_channels:
+            channel = sectors * np.uint64(unit) // np.uint64(datasheets.CHANNEL_BYTES)
+            np.add.at(
+                self.channels, (places, (channel % np.uint64(self.chip.l2_channels)).astype(np.int64)), 1
+            )
         homes, sectors = distinct(places % self.chip.l2s, sectors)
         if kind != "store":
             missing = sectors[self.l2.load(homes, sectors)]

@@ -26,7 +26,7 @@ CDNA_LANES: dict[str, float] = {
 }
 RDNA_LANES: dict[str, float] = {
     "vector": 64,
-    "f64": 2,
+    "f64": 4,
     "special": 16,
     "scalar": 64,
     "memory": 32,
@@ -94,7 +94,11 @@ _RDNA3 = _like(
     },
     l1=90, l2=340, last=375, dram=551, shared=33, read_share=0.92, mix_loss=0.0, l2_share=0.5, lanes=RDNA_LANES,
 )  # fmt: skip
-_RDNA4 = _like(_RDNA3, {"l1": "of the RX 7900 XTX", "l2": "of the RX 7900 XTX", "dram": "of the RX 7900 XTX"})
+_RDNA4 = _like(
+    _RDNA3,
+    {"l1": "of the RX 7900 XTX", "l2": "of the RX 7900 XTX", "dram": "of the RX 7900 XTX"},
+    lanes={**RDNA_LANES, "f64": 2},
+)
 
 RATES = {
     "mi210": _MI210,

@@ -16,9 +16,9 @@ from dataclasses import replace
 from hcq.performance.model.rates import Rates
 
 GUIDE = "CUDA C++ Programming Guide, throughput of arithmetic instructions"
-LANES_80: dict[str, float] = {"fma": 64, "alu": 64, "half": 64, "f64": 32, "special": 16, "convert": 16, "warp": 32,
+LANES_80: dict[str, float] = {"fma": 64, "alu": 64, "half": 128, "f64": 32, "special": 16, "convert": 16, "warp": 32,
                               "memory": 32, "control": 64}  # fmt: skip
-LANES_86 = {**LANES_80, "fma": 86, "half": 86, "f64": 2, "memory": 16}
+LANES_86 = {**LANES_80, "fma": 86, "half": 64, "f64": 2, "memory": 16}
 LANES_90 = {**LANES_80, "fma": 128, "half": 128, "f64": 64}
 LANES_120 = {**LANES_86, "alu": 128}
 
@@ -36,7 +36,7 @@ _A100 = Rates(
         "l2_share": "gpu-benches, gpu-l2-cache/a100_80.txt: 5420 of 7219 GB/s",
         "matrix_share": "cuBLASLt f16 16384^3, 256.5 of 312 TFLOP/s (github.com/samuel-bohman/AI-benchmarking-guide"
         "@2b25b69)",
-        "lanes": GUIDE + ", 8.0",
+        "lanes": GUIDE + ", 8.0; memory: 8 load and store units of each quarter (forums.developer.nvidia.com/t/296711)",
         "block_clocks": "gpu-benches, gpu-stream/a100_80.txt: 85 GB/s with two blocks of 32 threads on an SM, less a "
         "load of DRAM",
         "warp_clocks": "github.com/yencal/yencal.github.io@b39dbe1, copies of bytes by blocks of 1024, on an H100",
@@ -112,7 +112,7 @@ _GA102 = _like(
         "matrix_share": "inferred: 0.9, as mma.sync reaches on an RTX 4090",
         "lanes": GUIDE + ", 8.6; fma: cuBLAS's 23.2 of 38.7 TFLOP/s on an A6000, nine tenths of whose instructions "
         "multiply (github.com/siboehm/SGEMM_CUDA@60cba6f): power allows no more; memory: 16 load and store units of an "
-        "SM (GA102 white paper, figure 3), where a GA100 has 32",
+        "SM (GA102 white paper, figure 3; no second source was found as text), where a GA100 has 32",
     },
     l2=236, dram=570, l2_share=1.0, matrix_share=0.9, lanes=LANES_86,
 )  # fmt: skip

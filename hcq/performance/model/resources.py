@@ -68,6 +68,9 @@ def _of_unit(counted: Counters, chip: Datasheet, rates: Rates) -> dict[str, floa
 
 def _of_chip(counted: Counters, chip: Datasheet, rates: Rates, is_warm: bool) -> dict[str, float]:
     found = {"L2": counted.l2_bytes / (chip.l2_bytes_s * rates.l2_share)}
+    # accesses meet in a channel only if those of a block do, and those of blocks that run together
+    share = min(counted.channel_share, counted.held_channel_share)
+    found["an L2 channel"] = counted.l2_bytes * share * chip.l2_channels / chip.l2_bytes_s
     read, written = counted.dram_read_bytes, counted.dram_write_bytes
     total = read + written
     if is_warm and total <= WARM_SHARE * chip.l2_bytes * chip.l2s * max(1, counted.launches):

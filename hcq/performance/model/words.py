@@ -45,6 +45,11 @@ def explain(found: Estimate, counted: Counters) -> Iterator[str]:
             f"atomics change {counted.hot_words} words of one line: sum in registers, in the warp and in shared memory "
             "first, and spread what is left over several lines"
         )
+    elif first == "an L2 channel":
+        yield (
+            "what runs at once asks the same channel of L2: rows that are no multiple of 8 KB apart, a few elements "
+            "longer than the data, or another order of blocks"
+        )
     elif first in PIPES:
         yield f"bound by {PIPES[first]}"
 

@@ -54,7 +54,7 @@ def plain_runs(device: NvDevice, image: bytes) -> bool:
         "mov.u32 %r0, %moonphase;",
         "mov.u32 %r0, nobody;",
         ".gizmo;",
-        "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r0], 64;",
+        "tcgen05.shift.cta_group::1.down [%r0];",
         "tex.1d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%d1, {1}];",
         "bra NOWHERE;",
         "@%p0 frobnicate.u32 %r0, %r1;",
@@ -79,10 +79,12 @@ def test_what_a_kernel_reaches_through_functions_and_tables_is_refused_and_what_
         device.load(module("call between;", between), "k")
 
 
-@pytest.mark.parametrize("bounds", [".reqnctapercluster 2, 1, 1", ".explicitcluster .reqnctapercluster 2"])
-def test_a_kernel_that_needs_clusters_is_refused_alone(device, bounds):
+@pytest.mark.parametrize(
+    "bounds", [".reqnctapercluster 16, 1, 1", ".explicitcluster .reqnctapercluster 3, 3"]
+)
+def test_a_kernel_that_needs_larger_clusters_than_there_are_is_refused_alone(device, bounds):
     image = module(bounds=bounds)
-    with pytest.raises(UsageError, match="clusters of more than one block are not emulated"):
+    with pytest.raises(UsageError, match="on sm_90 a cluster has 8 at most"):
         device.load(image, "k")
     assert plain_runs(device, image)
 

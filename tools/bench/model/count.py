@@ -45,7 +45,7 @@ def arch_of(case: Case) -> str:
 
 
 def key_of(case: Case) -> str:
-    """Its name in counted.json."""
+    """Its name in counted.json, of a case of one launch."""
     return f"{arch_of(case)} {case.counted_as}"
 
 
@@ -123,6 +123,7 @@ def _buffer(device: Any, what: tuple[str, int]) -> Any:
 def run(device: Any, image: bytes, case: Case) -> Counters:
     """What the sample of a launch did."""
     program = device.load(image, case.entry)
+    program.dynamic_shared_bytes = case.shared_bytes
     arguments = [_buffer(device, one) if isinstance(one, tuple) else one for one in case.arguments]
     try:
         with counters.count(blocks=case.sample) as launches:
@@ -167,9 +168,10 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also what is counted already")
     asked = parser.parse_args()
     found = load()
-    found = {key: made for key, made in found.items() if key in {key_of(case) for case in CASES}}
+    wanted = [launch for case in CASES for launch in case.launches]
+    found = {key: made for key, made in found.items() if key in {key_of(case) for case in wanted}}
     todo: dict[str, Case] = {}
-    for case in CASES:
+    for case in wanted:
         if asked.text in f"{case.ladder} {key_of(case)}" and (asked.again or key_of(case) not in found):
             todo.setdefault(key_of(case), case)
     for arch in sorted({arch_of(case) for case in todo.values()}):

@@ -131,6 +131,30 @@ __global__ void tile_1d(const float *a, const float *b, float *c, int n, float a
     }
     for (int i = 0; i < 8; i++) c[(ty * 8 + i) * n + tx] = alpha * sum[i] + beta * c[(ty * 8 + i) * n + tx];
 }
+// a thread has 64 results of its column, in an array that a loop goes through
+__global__ void __launch_bounds__(256) coarsened(const float *a, const float *b, float *c, int n, float alpha,
+float beta) {
+    __shared__ float x[128][32], y[32][128];
+    int t = threadIdx.x;
+    a += blockIdx.y * 128 * n;
+    b += blockIdx.x * 128;
+    c += blockIdx.y * 128 * n + blockIdx.x * 128;
+    float sum[64] = {};
+    for (int k0 = 0; k0 < n; k0 += 32) {
+        for (int i = t; i < 128 * 32; i += 256) x[i / 32][i % 32] = a[i / 32 * n + i % 32];
+        for (int i = t; i < 32 * 128; i += 256) y[i / 128][i % 128] = b[i / 128 * n + i % 128];
+        __syncthreads();
+        for (int i = t; i < 128 * 128; i += 256)
+            for (int k = 0; k < 32; k++) sum[i / 256] += x[i / 128][k] * y[k][i % 128];
+        __syncthreads();
+        a += 32;
+        b += 32 * n;
+    }
+    for (int i = t; i < 128 * 128; i += 256) {
+        float *at = c + i / 128 * n + i % 128;
+        *at = alpha * sum[i / 256] + beta * *at;
+    }
+}
 __global__ void __launch_bounds__(256) tile_2d(const float *a, const float *b, float *c, int n, float alpha, float
 beta) {
     tiled<128, 128, 8, 8, 8, false, 0>(a, b, c, n, alpha, beta);

@@ -1,11 +1,11 @@
-"""Kernels for AMD's GPUs, in C with the attributes that HIP's header would give: products, a transpose, y A x.
+"""Kernels for AMD's GPUs, in C with the attributes that HIP's header would give: products, stencils, streams and more.
 
 In       nothing
 Out      SOURCE
 Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (compiles them with clang, runs them)
 Source   written after descriptions: github.com/seb-v/seb-v.github.io (products), github.com/amd/HPCTrainingExamples
-         (transpose, y A x)
+         (transpose, y A x), github.com/ROCm/rocm-blogs (stencils), BabelStream (streams)
 """
 
 SOURCE = r"""
@@ -76,12 +76,12 @@ KERNEL(256) tiles(const float *a, const float *b, float *c, int n, float alpha, 
                     *at = alpha * sum[s][r][i][j] + beta * *at;
                 }
 }
-KERNEL(256) transpose_read(const double *in, double *out, int n) {
-    int column = BX * 64 + TX, row = BY * 4 + TY;
+KERNEL(1024) transpose_read(const double *in, double *out, int n) {
+    int column = BX * 32 + TX, row = BY * 32 + TY;
     out[(long)column * n + row] = in[(long)row * n + column];
 }
-KERNEL(256) transpose_write(const double *in, double *out, int n) {
-    int column = BX * 64 + TX, row = BY * 4 + TY;
+KERNEL(1024) transpose_write(const double *in, double *out, int n) {
+    int column = BX * 32 + TX, row = BY * 32 + TY;
     out[(long)row * n + column] = in[(long)column * n + row];
 }
 KERNEL(1024) transpose_tiled(const double *in, double *out, int n) {
@@ -118,4 +118,45 @@ KERNEL(256) yax_columns(
     }
     if (t == 0) out[BX] = part[0];
 }
+#define AT (BX * (unsigned long)1024 + TX)
+KERNEL(1024) stream_copy(const double *a, double *b, double *c) { c[AT] = a[AT]; }
+KERNEL(1024) stream_mul(double *a, double *b, const double *c) { b[AT] = 0.4 * c[AT]; }
+KERNEL(1024) stream_add(const double *a, const double *b, double *c) { c[AT] = a[AT] + b[AT]; }
+KERNEL(1024) stream_triad(double *a, const double *b, const double *c) { a[AT] = b[AT] + 0.4 * c[AT]; }
+KERNEL(1024) stream_dot(const double *a, const double *b, double *sums, int n, int blocks) {
+    static SHARED double part[1024];
+    int t = TX;
+    double sum = 0;
+    for (int i = AT; i < n; i += blocks * 1024) sum += a[i] * b[i];
+    part[t] = sum;
+    for (int left = 512; left > 0; left /= 2) {
+        barrier();
+        if (t < left) part[t] += part[t + left];
+    }
+    if (t == 0) sums[BX] = part[0];
+}
+KERNEL(256) small(double *a, const double *b, int n) {
+    int i = BX * 256 + TX;
+    if (i < n) a[i] = b[i] * 0.25;
+}
+#define BZ __builtin_amdgcn_workgroup_id_z()
+constexpr int RADIUS = 4;
+template <int WIDE, int HIGH>
+DEVICE inline void stencil(float *out, const float *in, int line, int slice, int step, int n) {
+    int i = RADIUS + BX * WIDE + TX, j = RADIUS + BY * HIGH + TY, k = RADIUS + BZ;
+    if (i >= n + RADIUS || j >= n + RADIUS || k >= n + RADIUS) return;
+    unsigned long at = i + line * j + slice * k;
+    const float weights[9] = {-0.0018f, 0.0254f, -0.2f, 1.6f, -2.8472f, 1.6f, -0.2f, 0.0254f, -0.0018f};
+    float sum = 0;
+    #pragma unroll
+    for (int r = 0; r <= 2 * RADIUS; r++) sum += in[at + (long)(r - RADIUS) * step] * weights[r];
+    out[at] = sum;
+}
+// begin: where the arrays begin, in elements
+#define STENCIL(name, wide, high, step) KERNEL(wide * high) name( \
+    float *__restrict out, const float *__restrict in, int begin, int line, int slice, int n \
+) { stencil<wide, high>(out + begin, in + begin, line, slice, step, n); }
+STENCIL(stencil_x, 256, 1, 1)
+STENCIL(stencil_y, 64, 4, line)
+STENCIL(stencil_z, 64, 8, slice)
 """

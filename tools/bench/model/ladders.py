@@ -13,8 +13,10 @@ the case's note says what was assumed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from hcq.performance.counters import Dim3
 
 MIB, N = 1 << 20, 4096
 # what an argument is: a number, or ("bytes", n): a buffer of so many
@@ -22,6 +24,7 @@ Argument = Any
 HELD_OUT = (
     "sgemm-4070tis", "reduce-3050m", "softmax-4070tis", "sum-width-h100", "babelstream-gh200", "azure-h200",
     "small-a40", "small-a40-graph", "transpose-mi210",
+    "mma-5090", "attention-5090", "small-mi210", "small-mi210-graph", "azure-mi300x",
 )  # fmt: skip
 
 
@@ -34,8 +37,9 @@ class Case:
     sample           blocks that run on the emulator; the others are taken to do the same
     is_warm          whether launches follow each other over the same data; benchmarks of Triton's kind clear L2 between
     launched_by      see hcq.performance.model.time.estimate
-    shared_bytes     that the launch asks for, where the kernel itself asks for none
+    shared_bytes     that the launch asks for, beyond the kernel's own
     times            how often all that was done which a loop on the emulator did once
+    more             launches that follow, and whose time was measured with it: (name, grid, block, arguments)
     """
 
     ladder: str
@@ -43,8 +47,8 @@ class Case:
     chip: str
     module: str
     entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
     arguments: tuple[Argument, ...]
     microseconds: float
     source: str
@@ -54,11 +58,21 @@ class Case:
     shared_bytes: int = 0
     times: int = 1
     note: str = ""
+    more: tuple[tuple[str, Dim3, Dim3, tuple[Argument, ...]], ...] = ()
 
     @property
     def is_held_out(self) -> bool:
         """Whether nobody looked at it while the model was written."""
         return self.ladder in HELD_OUT
+
+    @property
+    def launches(self) -> tuple[Case, ...]:
+        """All that was measured together, each as a case of one launch."""
+        later = [
+            replace(self, entry=entry, grid=grid, block=block, arguments=arguments, more=())
+            for entry, grid, block, arguments in self.more
+        ]
+        return replace(self, more=()), *later
 
     @property
     def counted_as(self) -> str:
@@ -84,6 +98,7 @@ SHAPES = {
     "coalesced": ((128, 128, 1), (1024, 1, 1)),
     "shared": ((128, 128, 1), (1024, 1, 1)),
     "tile_1d": ((64, 64, 1), (512, 1, 1)),
+    "coarsened": ((32, 32, 1), (256, 1, 1)),
     "tile_2d": ((32, 32, 1), (256, 1, 1)),
     "wide": ((32, 32, 1), (256, 1, 1)),
     "padded": ((32, 32, 1), (256, 1, 1)),
@@ -121,7 +136,7 @@ ADA = [
     for row, entry, ms in (
         ("v1 naive", "coalesced", 56.21),
         ("v2 shared tiles", "shared", 48.14),
-        ("v3 coarsened", "tile_1d", 39.03),
+        ("v3 coarsened", "coarsened", 39.03),
         ("v4 register tiles", "tile_2d", 8.92),
         ("v5 warp tiles", "warps", 8.75),
         ("v6b transposed A", "wide", 5.16),
@@ -267,6 +282,122 @@ SOFTMAX = [
         ("online", "softmax_online", 1, 128256, 19.46),
     )
 ]  # fmt: skip
+NORMS = [
+    Case("layernorm-a100", f"{how}, rows of {n}", "a100", "cuda_rows", f"norm_{entry}{n}", (4096, 1, 1), (256, 1, 1),
+         (room(4096 * n, 2), room(4096 * n, 2), room(n, 2), room(n, 2)), 2 * 2 * 4096 * n / rate / 1e3,
+         "github.com/allenai/OLMo issue 258", 8, note="halves, 8 warps a row, as Triton's tutorial 05 has them")
+    for how, entry, rates in (
+        ("affine", "", {4096: 1129.93, 8192: 1379.71}), ("plain", "plain_", {4096: 1092.27, 8192: 1409.38})
+    )
+    for n, rate in rates.items()
+]  # fmt: skip
+
+# ------------------------------------------------------------ matrix units
+
+SPATTERS = "github.com/spatters/mma-matmul@ea1d41a README.md"
+HALVES = (room(N * N, 2), room(N * N, 2), room(N * N), N)
+MMA_ADA = [
+    Case("mma-4090", row, "rtx4090", "cuda_matrix", entry, (N // tile, N // tile, 1), (256, 1, 1), HALVES, us,
+         SPATTERS, 2)
+    for row, entry, tile, us in (
+        ("1.0 naive", "plain_1", 32, 4680),
+        ("1.1 twice the tile", "plain_2", 64, 2400),
+        ("2.0 permuted shared", "permuted", 64, 1080),
+        ("2.1 registers", "kept", 64, 1030),
+        ("3.0 cp.async", "staged", 64, 1000),
+        ("3.1 larger tiles", "staged_4", 128, 895),
+    )
+]  # fmt: skip
+
+
+def _brains(ladder: str, chip: str, rates: tuple[float, ...]) -> list[Case]:
+    steps = (
+        ("v1 loads", "loads"), ("v2 cp.async", "copies"), ("v3 padded shared", "padded"),
+        ("v4 swizzled shared", "swizzled"), ("v5 ldmatrix.x4", "wider"), ("v6 two stages", "pipelined"),
+    )  # fmt: skip
+    return [
+        Case(ladder, row, chip, "cuda_matrix", entry, (N // 128, N // 128, 1), (128, 1, 1), HALVES,
+             FLOPS / rate / 1e6, LEARN + " 02b_matmul_sm80/README.md", 2,
+             shared_bytes=65536 if entry == "pipelined" else 0)
+        for (row, entry), rate in zip(steps, rates)
+    ]  # fmt: skip
+
+
+MMA_BF16 = [
+    *_brains("mma-a100-40", "a100-40", (59.92, 64.94, 166.78, 190.94, 160.42, 220.77)),
+    *_brains("mma-5090", "rtx5090", (140.66, 152.91, 160.47, 177.42, 177.6, 177.66)),
+]
+SONNYLI = "github.com/sonnyli/flash_attention_from_scratch@58b7e33 README.md"
+
+
+def _attention(ladder: str, row: str, chip: str, entry: str, tile: int, heads: int, keys: int, rate: float,
+               source: str, note: str = "") -> Case:  # fmt: skip
+    queries = 4096
+    arguments = (room(heads * queries * 128, 2), *(room(heads * keys * 128, 2),) * 2, room(heads * queries * 128, 2),
+                 queries, keys, 0.0884)  # fmt: skip
+    return Case(ladder, row, chip, "cuda_attention", entry, (queries // tile, heads, 1), (128, 1, 1), arguments,
+                4 * heads * queries * keys * 128 / rate / 1e6, source, 2, note=note)  # fmt: skip
+
+
+ATTENTION = [
+    *[
+        _attention("attention-a100", row, "a100", entry, 64, 64, 4096, rate, SONNYLI,
+                   "64 heads in all, tiles of 64 x 64, bf16")
+        for row, entry, rate in (
+            ("1 base", "rows_64", 29.5), ("2 swizzled", "swizzled_64", 135.3), ("3 K and V early", "ahead_64", 144.6)
+        )
+    ],
+    *[
+        _attention("attention-5090", row, "rtx5090", entry, 128, 32, 8192, rate, LEARN + " 07_attention/README.md",
+                   "tiles of 128 x 64")
+        for row, entry, rate in (
+            ("v1", "rows_128", 142.87), ("v2 swizzled", "swizzled_128", 181.11),
+            ("v3 two stages", "ahead_128", 189.84), ("v4 ldmatrix.x4", "wider_128", 194.33),
+        )
+    ],
+]  # fmt: skip
+
+# ------------------------------------------------------------ prefix sums, more small launches
+
+ALL = 1 << 30
+SCAN = "github.com/yencal/gpu-scan-optimization@4170904 README.md"
+TOTALS = tuple(room(ALL // 512**level) for level in range(1, 5))
+
+
+def _scan_in_several(row: str, entry: str, ms: float) -> Case:
+    data = (room(ALL), *TOTALS)
+    sizes = [ALL // 512**level for level in range(1, 4)] + [1]
+    down = [(entry, (blocks, 1, 1), (512, 1, 1), (data[level], data[level], data[level + 1]))
+            for level, blocks in list(enumerate(sizes))[1:3]]  # fmt: skip
+    up = [
+        ("tiles_add", (sizes[level], 1, 1), (512, 1, 1), (data[level], data[level + 1])) for level in (1, 0)
+    ]
+    return Case("scan-h100", row, "h100", "cuda_scans", entry, (sizes[0], 1, 1), (512, 1, 1),
+                (data[0], data[0], data[1]), 1e3 * ms, SCAN, 8, more=(*down, *up))  # fmt: skip
+
+
+SCANS = [
+    _scan_in_several("several launches, shared", "tiles_shared", 10.72),
+    _scan_in_several("several launches, shuffles", "tiles_shuffle", 9.33),
+    *[
+        Case("scan-h100", f"look-back, {items} a thread", "h100", "cuda_scans", f"look_back_{items}",
+             (-(-ALL // (512 * items)), 1, 1), (512, 1, 1), (room(ALL + 8192), room(ALL + 8192), room(ALL // 512, 8),
+             room(1)), 1e3 * ms, SCAN, 8, note="a thread's elements lie beside each other")
+        for items, ms in ((1, 15.06), (4, 5.29), (8, 4.75), (12, 3.44))
+    ],
+]  # fmt: skip
+SMALL_A100 = [
+    Case(ladder, f"{count} elements", "a100", "cuda_streams", "small", (-(-count // 256), 1, 1), (256, 1, 1),
+         (room(count, 8), room(count, 8), count), us, f"{BENCHES} gpu-small-kernels/{file}", 16, True, by,
+         note="blocks of 256")
+    for ladder, by, file, rows in (
+        ("small-a100", "queue", "a100_80.txt",
+         {4096: 2.621, 15139: 2.662, 60482: 2.959, 241669: 3.665, 965698: 6.578}),
+        ("small-a100-graph", "graph", "a100_80_graph.txt",
+         {4096: 1.337, 15139: 1.392, 60482: 1.561, 241669: 2.452, 965698: 5.313}),
+    )
+    for count, us in rows.items()
+]  # fmt: skip
 
 # ------------------------------------------------------------ AMD
 
@@ -274,11 +405,10 @@ AMD_EXAMPLES = "github.com/amd/HPCTrainingExamples@aaaa72d4"
 WIDE = 8192
 TRANSPOSES = [
     Case("transpose-mi210", row, "mi210", "hip_kernels", entry, grid, block,
-         (room(WIDE * WIDE, 8), room(WIDE * WIDE, 8), WIDE), us, AMD_EXAMPLES + " HIP/transpose/README.md", 8,
-         note="blocks of 64x4, and of 32x32")
+         (room(WIDE * WIDE, 8), room(WIDE * WIDE, 8), WIDE), us, AMD_EXAMPLES + " HIP/transpose", 8)
     for row, entry, grid, block, us in (
-        ("read contiguous", "transpose_read", (128, 2048, 1), (64, 4, 1), 4450.2),
-        ("write contiguous", "transpose_write", (128, 2048, 1), (64, 4, 1), 2901.8),
+        ("read contiguous", "transpose_read", (256, 256, 1), (32, 32, 1), 4450.2),
+        ("write contiguous", "transpose_write", (256, 256, 1), (32, 32, 1), 2901.8),
         ("tiled", "transpose_tiled", (256, 256, 1), (32, 32, 1), 2686.4),
     )
 ]  # fmt: skip
@@ -295,7 +425,38 @@ YAX = [
     )
 ]  # fmt: skip
 
+SMALL_MI210 = [
+    Case(ladder, f"{count} elements", "mi210", "hip_kernels", "small", (-(-count // 256), 1, 1), (256, 1, 1),
+         (room(count, 8), room(count, 8), count), us, f"{BENCHES} gpu-small-kernels/{file}", 16, True, by,
+         note="blocks of 256; the best of several sizes was measured")
+    for ladder, by, file, rows in (
+        ("small-mi210", "queue", "mi210.txt",
+         {4096: 2.048, 15139: 2.106, 65320: 2.287, 241669: 3.574, 965698: 14.241}),
+        ("small-mi210-graph", "graph", "mi210_graph.txt",
+         {4096: 2.048, 15139: 2.088, 65320: 2.386, 241669: 3.538, 965698: 14.215}),
+    )
+    for count, us in rows.items()
+]  # fmt: skip
+MI300X = [
+    Case("azure-mi300x", row, "mi300x", "hip_kernels", f"stream_{row}",
+         (4 * 304 if row == "dot" else BABEL // 1024, 1, 1), (1024, 1, 1),
+         (*ARRAYS, BABEL, 4 * 304) if row == "dot" else ARRAYS, MOVED[row] * 8 * BABEL / rate / 1e3,
+         AZURE + "/ND_MI300X_v5_results.md", 8, note="dot: four blocks for each CU" if row == "dot" else "")
+    for row, rate in (("copy", 4150), ("mul", 4280), ("add", 4130), ("triad", 4100), ("dot", 4000))
+]  # fmt: skip
+CUBE, RADIUS = 512, 4
+SEISMIC = [
+    Case("seismic-mi250x", f"{axis}, {how}", "mi250", "hip_kernels", f"stencil_{axis}",
+         (CUBE // wide, CUBE // high, CUBE), (wide, high, 1),
+         (room(64 + line * (CUBE + 2 * RADIUS) ** 2),) * 2 + (begin, line, line * (CUBE + 2 * RADIUS), CUBE),
+         4 * (2 * CUBE**3 + 2 * RADIUS * CUBE**2) / rate / 1e3,
+         "github.com/ROCm/rocm-blogs@c9a603f seismic-stencils/part-2; blocks: " + AMD_EXAMPLES, 16)
+    for axis, wide, high, rates in (("x", 256, 1, (956, 990)), ("y", 64, 4, (940, 966)), ("z", 64, 8, (217, 297)))
+    for how, begin, line, rate in (("unaligned", 0, CUBE + 2 * RADIUS, rates[0]), ("aligned", 60, 576, rates[1]))
+]  # fmt: skip
+
 CASES: tuple[Case, ...] = (
     *A6000, *ADA, *RDNA, *STREAMS, *OCCUPANCY, *WIDTHS, *SUMS, *INTENSITY, *SMALL, *ROW_SUMS, *HISTOGRAMS, *REDUCTIONS,
-    *SOFTMAX, *TRANSPOSES, *YAX,
+    *SOFTMAX, *NORMS,
+    *TRANSPOSES, *YAX, *MMA_ADA, *MMA_BF16, *ATTENTION, *SCANS, *SMALL_A100, *SMALL_MI210, *MI300X, *SEISMIC,
 )  # fmt: skip

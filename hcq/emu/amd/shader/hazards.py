@@ -9,8 +9,8 @@ Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM
          of matrix instructions. Of these the least is taken that an instruction of their size may need
 
 Every instruction is a wait state, s_nop N is N + 1; so is a branch, taken or not.
-RDNA waits by itself for nearly all of these; on gfx11 the result of a transcendental is looked at, which needs an
-s_waitcnt_depctr.
+RDNA waits by itself for nearly all of these; of gfx1100 to gfx1102 the result of a transcendental is looked at, which
+needs an s_waitcnt_depctr.
 """
 
 from __future__ import annotations
@@ -78,11 +78,13 @@ class Before:
 
 
 def block_hazards(instructions: list[Context]) -> list[Hazard]:
-    """Those of some instructions in a row, by their generation."""
-    generation = instructions[0].isa.generation if instructions else 0
-    if generation == 11:
+    """Those of some instructions in a row, by their instruction set."""
+    if not instructions:
+        return []
+    isa = instructions[0].isa
+    if not isa.waits_for_transcendentals:
         return transcendentals_of(instructions)
-    return hazards_of(instructions) if generation == 9 else []
+    return hazards_of(instructions) if isa.generation == 9 else []
 
 
 def _states(ctx: Context) -> int:

@@ -244,6 +244,7 @@ class Isa:
     scratch_in_memory   kernels find scratch memory through SGPRs; later parts hide where it is
     has_ocp_floats      its floats of eight bits are those of the Open Compute Project, and not FNUZ
     has_wide_loads_to_lds   a lane may load 12 or 16 bytes straight to LDS
+    waits_for_transcendentals   vector instructions do, by themselves
     """
 
     def __init__(
@@ -258,11 +259,13 @@ class Isa:
         scratch_in_memory: bool = False,
         has_ocp_floats: bool = False,
         has_wide_loads_to_lds: bool = False,
+        waits_for_transcendentals: bool = True,
     ) -> None:
         self.name, self.arch, self.generation = name, arch, generation
         self.vop3_literals, self.has_sdwa = vop3_literals, has_sdwa
         self.scratch_in_memory, self.has_ocp_floats = scratch_in_memory, has_ocp_floats
         self.has_wide_loads_to_lds = has_wide_loads_to_lds
+        self.waits_for_transcendentals = waits_for_transcendentals
         tables = read_tables(name.lower())
         self.dual = tables.pop("VOPD", {})
         promotions = (("VOPC", 0), ("VOP2", 0x100), ("VOP1", vop1_base))

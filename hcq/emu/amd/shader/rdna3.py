@@ -3,7 +3,7 @@
 In       opcodes/rdna3.txt
 Out      RDNA3, an Isa
 Changes  nothing
-Next     rdna4.py (the next generation), cdna2.py (the sister), operands.py (what source codes mean)
+Next     rdna35.py, rdna4.py (the next generations), cdna2.py (the sister), operands.py (what source codes mean)
 Source   RDNA3 shader ISA document; field positions checked against LLVM's assembler
 """
 
@@ -182,4 +182,4 @@ LAYOUTS = (
     *(SOP1, SOPC, SOPP, SOPK, SOP2, VOP1, VOPC, VOP2, VOP3SD, VOP3, VOP3P, VOPD),
     *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
 )
-RDNA3 = Isa("RDNA3", "gfx1100", LAYOUTS)
+RDNA3 = Isa("RDNA3", "gfx1100", LAYOUTS, waits_for_transcendentals=False)

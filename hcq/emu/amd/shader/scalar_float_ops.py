@@ -1,4 +1,4 @@
-"""Scalar floats (gfx12): one float32 or float16 per wave, computed as a vector instruction computes it in one lane.
+"""Scalar floats (gfx11.5, gfx12): one float32 or float16 per wave, computed as a vector instruction does in a lane.
 
 In       a Context for one SOP1, SOP2 or SOPC instruction on floats, or for a v_s_* transcendental
 Out      a step that runs it on a Batch
@@ -36,7 +36,7 @@ NAMES = {
     **{
         f"s_{name}_{kind}": f"v_{name}_{kind}"
         for kind in ("f32", "f16")
-        for name in "add sub mul fmac minimum maximum ceil floor trunc rndne".split()
+        for name in "add sub mul fmac min max minimum maximum ceil floor trunc rndne".split()
     },
     **{f"s_{name}_num_{kind}": f"v_{name}_{kind}" for kind in ("f32", "f16") for name in ("min", "max")},
     **{f"s_{name}_f32": f"v_{name}_f32" for name in ("fmaak", "fmamk")},

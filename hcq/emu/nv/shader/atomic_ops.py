@@ -143,8 +143,6 @@ OF_VECTORS = ("add", "min", "max")
 @RULES.on("atom", "red")
 def atomic(code: Code) -> Step:
     """`atom` and `red`: read, change and write, one thread after the other; of vectors element by element."""
-    if code.flag("async"):
-        raise code.refuse("red.async is not emulated")
     has_policy = claim_hints(code)
     name = take_space(code)
     what = code.take(*OPERATIONS)
@@ -240,14 +238,17 @@ class Conflicts:
     def _owner(self) -> Lanes:
         """A number in the upper bits that tells apart equal addresses of different blocks and threads."""
         batch = self.batch
-        blocks = (batch.block_of_lane[self.lanes].astype(np.uint64) + np.uint64(1)) << np.uint64(40)
+        block = batch.block_of_lane[self.lanes]
+        if batch.clusters is not None:  # whose blocks have addresses of their own
+            block = block // batch.clusters.size
+        blocks = (block.astype(np.uint64) + np.uint64(1)) << np.uint64(40)
         threads = (self.lanes.astype(np.uint64) + np.uint64(1)) << np.uint64(40)
         if self.where is spaces.SHARED:
             return blocks
         if self.where is spaces.LOCAL:
             return threads
         inside = np.uint64(spaces.WINDOW_BYTES)
-        is_shared = (self.at - np.uint64(batch.shared_window)) < inside
+        is_shared = spaces.in_shared(batch, self.at)
         is_local = (self.at - np.uint64(batch.local_window)) < inside
         return np.where(is_shared, blocks, np.where(is_local, threads | np.uint64(1 << 63), np.uint64(0)))
 

@@ -3,7 +3,8 @@
 In       a Launch, the numbers of the blocks
 Out      Batch
 Changes  its own shared and local memory
-Next     groups.py (which lanes execute), spaces.py (how an address becomes bytes), machine.py (runs a batch)
+Next     groups.py (which lanes execute), spaces.py (how an address becomes bytes), clusters.py (blocks that run as
+         one), machine.py (runs a batch)
 Source   PTX ISA, "Special Registers"
 
 Lanes are threads, block after block, padded to whole warps where warps matter.
@@ -13,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from hcq.emu.nv.shader import clusters
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.grids import coordinates
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.shared_waits import SharedWaits
 from hcq.emu.nv.shader.sync_faults import SyncFaults
@@ -52,6 +57,8 @@ class Launch:
     param_base     where the parameters begin in constant bank 0, of which their addresses' alignment is told
     tally          what the launch has done so far, of a kernel that counts
     running        who may ask where its warps are
+    cluster        how many blocks of each direction are a cluster
+    pending        the blocks that have not begun, where running ones may cancel them
     """
 
     kernel_name: str
@@ -72,6 +79,8 @@ class Launch:
     param_base: int = 0
     tally: Tally | None = None
     running: Running | None = None
+    cluster: Dim3 = (1, 1, 1)
+    pending: Pending | None = None
 
 
 class Batch:
@@ -87,6 +96,11 @@ class Batch:
         self.shared_bytes = stride if launch.reserved_shared_bytes else launch.shared_bytes
         self.shared = np.zeros(stride * len(blocks), np.uint8)
         self.shared_start = self.block_of_lane * stride
+        self.clusters = clusters.of_batch(self, stride)  # None where each is one block
+        # of generic addresses of shared memory
+        self.shared_window_bytes = (1 << clusters.RANK_SHIFT) * (
+            1 if self.clusters is None else self.clusters.size
+        )
         self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
@@ -138,7 +152,7 @@ class Batch:
     def place(self, lane: int) -> tuple[Dim3, Dim3]:
         """(block, thread) of a lane, in three coordinates each."""
         number, thread = int(self.blocks[self.block_of_lane[lane]]), int(self.thread_of_lane[lane])
-        return _coordinates(number, self.launch.grid), _coordinates(thread, self.launch.block)
+        return coordinates(number, self.launch.grid), coordinates(thread, self.launch.block)
 
     def name_of(self, warp: int, lane: int) -> str:
         """A thread in words. warp: counted over the whole batch, block by block."""
@@ -164,7 +178,8 @@ class Batch:
             return np.array([launch.given[name] % 2**64], np.uint64)
         if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
             return self._compute_special(name)
-        key = (name, launch.block, launch.grid, self.count, launch.shared_bytes, launch.dynamic_shared_bytes)
+        sizes = launch.block, launch.grid, launch.cluster, launch.shared_bytes, launch.dynamic_shared_bytes
+        key = (name, self.count, *sizes)
         if key not in launch.known:
             launch.known[key] = self._compute_special(name)
         return launch.known[key]
@@ -174,17 +189,23 @@ class Batch:
         which = "xyz".find(axis) if axis else 0
         launch, lane = self.launch, self.thread_of_lane % WARP
         if register in ("ctaid", "clusterid"):
-            return _shared(_coordinates(self.blocks, launch.grid)[which][self.block_of_lane])
+            block = coordinates(self.blocks, launch.grid)[which][self.block_of_lane]
+            return _shared(block if register == "ctaid" else block // launch.cluster[which])
         if register == "tid":
             thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
-            return _shared(_coordinates(thread, launch.block)[which])
-        reserved = self.shared_bytes - launch.reserved_shared_bytes
+            return _shared(coordinates(thread, launch.block)[which])
+        size = prod(launch.cluster)
+        rank = self.block_of_lane % size
+        reserved = self.shared_bytes - launch.reserved_shared_bytes + (rank << clusters.RANK_SHIFT)
         table: dict[str, Any] = {
             "ntid": launch.block[which],
             "nctaid": launch.grid[which],
-            "nclusterid": launch.grid[which],
-            "cluster_nctaid": 1,
-            "cluster_nctarank": 1,
+            "nclusterid": launch.grid[which] // launch.cluster[which],
+            "cluster_nctaid": launch.cluster[which],
+            "cluster_nctarank": size,
+            "cluster_ctaid": coordinates(rank, launch.cluster)[which],
+            "cluster_ctarank": rank,
+            "is_explicit_cluster": int(size > 1),
             "nwarpid": -(-self.threads_per_block // WARP),
             "nsmid": 1,
             "total_smem_size": launch.shared_bytes,
@@ -229,14 +250,8 @@ class Batch:
 
 def thread_name(launch: Launch, block: int, thread: int) -> str:
     """A thread in words, by the number of its block in the grid and its own in that."""
-    places = _coordinates(thread, launch.block), _coordinates(block, launch.grid)
+    places = coordinates(thread, launch.block), coordinates(block, launch.grid)
     return "thread {} of block {}".format(*(tuple(map(int, place)) for place in places))
-
-
-def _coordinates(number: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
-    """(x, y, z) of the n-th of a box, x first."""
-    x, y, _ = sizes
-    return number % x, number // x % y, number // (x * y)
 
 
 def _shared(values: Any) -> Lanes:

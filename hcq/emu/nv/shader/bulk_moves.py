@@ -20,6 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader import mbarrier_ops, spaces
 from hcq.emu.nv.shader.atomic_ops import Operation
 from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.clusters import OFFSET_MASK, RANK_SHIFT, name_access
 from hcq.emu.nv.shader.decode import Code, Registers
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -87,18 +88,31 @@ def claim_end(code: Code) -> tuple[bool, bool]:
     return is_counted, code.flag("multicast::cluster")
 
 
-def cluster_check(code: Code, number: int) -> Callable[[Registers, Issuer], None]:
-    """What refuses an operand that names other blocks than the cluster's only one."""
+def goals_of(code: Code, number: int, is_multicast: bool) -> Callable[[Registers, Issuer, int], list[int]]:
+    """Where a copy to an address in shared memory goes: there, or to the same place in each block that a mask names.
+
+    number  of the operand with the mask
+    """
+    if not is_multicast:
+        return lambda registers, issuer, at: [at]
     slot = code.source(number, TYPES["u16"])
 
-    def check(registers: Registers, issuer: Issuer) -> None:
-        blocks = value(registers, slot, issuer)
-        if blocks != 1:
-            raise issuer.refuse(
-                f"the mask {blocks:#x} names blocks of the cluster; there is one, which is 0x1"
-            )
+    def goals(registers: Registers, issuer: Issuer, at: int) -> list[int]:
+        mask = value(registers, slot, issuer)
+        return [at & OFFSET_MASK | rank << RANK_SHIFT for rank in ranks_in(issuer, mask)]
 
-    return check
+    return goals
+
+
+def ranks_in(issuer: Issuer, mask: int) -> list[int]:
+    """The ranks of the blocks that a mask names."""
+    clusters = issuer.batch.clusters
+    size = 1 if clusters is None else clusters.size
+    if not 0 < mask < 1 << size:
+        raise issuer.refuse(
+            f"the mask {mask:#x} names blocks of the cluster; those there are have the mask {(1 << size) - 1:#x}"
+        )
+    return [rank for rank in range(size) if mask >> rank & 1]
 
 
 def each(group: Group, lanes: Lanes | None, instruction: Instruction) -> Iterator[Issuer]:
@@ -118,9 +132,18 @@ def address(values: Lanes, issuer: Issuer) -> int:
     return int(of_lanes(values, issuer.lanes, issuer.batch.count)[0])
 
 
-def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
+def in_pair(told: int, goal: int, named: int) -> int:
+    """The mbarrier that is told of a copy for a pair of blocks: in that of the two of the named one's parity."""
+    rank = goal >> RANK_SHIFT & ~1 | named >> RANK_SHIFT & 1
+    return told & OFFSET_MASK | rank << RANK_SHIFT
+
+
+def bring(issuer: Issuer, move: Move, mbarrier: int, is_pair: bool = False) -> None:
     """Global to shared memory; the mbarrier is told of the bytes once they are there."""
     batch, lanes = issuer.batch, issuer.lanes
+    apart = (int(move.places[0]) ^ mbarrier) >> RANK_SHIFT if len(move.places) else 0
+    if apart > is_pair:
+        raise issuer.refuse("the mbarrier is not in the shared memory of the block that the bytes come to")
     data = np.tile(move.filling, (len(move.at), 1))
     try:
         check_alignment(move.at[move.inside], move.piece_bytes)
@@ -134,14 +157,18 @@ def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
-        _store(spaces.SHARED, batch, who, move.places, data)
-        mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+        name_access(batch, issuer.instruction)
+        try:
+            _store(spaces.SHARED, batch, who, move.places, data)
+            mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+        except BadAccess as bad:
+            raise issuer.fault(bad, "bulk load") from None
 
     batch.copies.count(work)
 
 
 def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: Reduction | None) -> None:
-    """Shared to shared memory of the cluster, which is the block's own."""
+    """Shared to shared memory, of any block of the cluster."""
     batch, lanes = issuer.batch, issuer.lanes
     for places in (move.places, source):
         _check_shared(issuer, places, move.piece_bytes)
@@ -150,16 +177,22 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: R
         batch.launch.tally.lines(move.size_bytes * (2 if reduction is None else 3))
     who = np.repeat(lanes, len(move.places))
     if batch.waits is not None:
-        start = batch.shared_start[issuer.lane]
-        batch.waits.read_async(who, _bytes(source) + start, move.piece_bytes, issuer.instruction.line)
+        places = spaces.places_of(batch, who, source, move.piece_bytes)
+        batch.waits.read_async(who, places, move.piece_bytes, issuer.instruction.line)
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
-        data = _load(spaces.SHARED, batch, who, source, move.piece_bytes)
-        if reduction is not None:
-            data = _reduced(reduction, _load(spaces.SHARED, batch, who, move.places, move.piece_bytes), data)
-        _store(spaces.SHARED, batch, who, move.places, data)
-        mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+        name_access(batch, issuer.instruction)
+        try:
+            data = _load(spaces.SHARED, batch, who, source, move.piece_bytes)
+            if reduction is not None:
+                data = _reduced(
+                    reduction, _load(spaces.SHARED, batch, who, move.places, move.piece_bytes), data
+                )
+            _store(spaces.SHARED, batch, who, move.places, data)
+            mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+        except BadAccess as bad:
+            raise issuer.fault(bad, "bulk copy in shared memory") from None
 
     batch.copies.count(work)
 
@@ -172,8 +205,8 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
     at, places = move.at[move.inside], move.places[move.inside]
     who = np.repeat(issuer.lanes, len(places))
     if batch.waits is not None:
-        start = batch.shared_start[issuer.lane]
-        batch.waits.take(issuer.lane, _bytes(places) + start, move.piece_bytes, issuer.instruction.line)
+        read = spaces.places_of(batch, who, places, move.piece_bytes)
+        batch.waits.take(issuer.lane, read, move.piece_bytes, issuer.instruction.line)
 
     def work() -> None:
         data = _load(spaces.SHARED, batch, who, places, move.piece_bytes)
@@ -194,15 +227,11 @@ def _tell_brought(issuer: Issuer, move: Move, mbarrier: int) -> None:
     batch = issuer.batch
     if batch.waits is None:
         return
-    start = int(batch.shared_start[issuer.lane])
-    place = start + mbarrier
+    who = np.repeat(issuer.lanes, len(move.places))
+    place = int(spaces.places_of(batch, issuer.lanes, np.array([mbarrier], np.uint64), 8)[0])
     phase = int(batch.shared.view(np.uint64)[place // 8]) >> mbarrier_ops.PHASE_SHIFT
     what = Brought(issuer.lane, issuer.instruction.line, place, phase)
-    batch.waits.bring(what, _bytes(move.places) + start, move.piece_bytes)
-
-
-def _bytes(places: Lanes) -> Lanes:
-    return places.astype(np.int64)
+    batch.waits.bring(what, spaces.places_of(batch, who, move.places, move.piece_bytes), move.piece_bytes)
 
 
 def _count(issuer: Issuer, kind: str, move: Move) -> None:

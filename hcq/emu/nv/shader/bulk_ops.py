@@ -15,13 +15,14 @@ import numpy as np
 from hcq.emu.nv.shader import atomic_ops, bulk_moves, mbarrier_ops, memory_ops, spaces, tensor_map_ops
 from hcq.emu.nv.shader.bulk_moves import Issuer, Move, Reduction
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of
 from hcq.emu.nv.shader.syntax import Immediate
 from hcq.emu.nv.shader.types import TYPES
 
 RULES = Rules()
-PIECE_BYTES = 16
+PIECE_BYTES, FILLED_BYTES = 16, 8
 U32 = TYPES["u32"]
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 OF_INTEGERS = ("b32", "u32", "s32", "b64", "u64", "s64")
@@ -118,7 +119,7 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
     goal, start = address_of(code, code.operands[0]), address_of(code, code.operands[1])
     size_slot = code.source(2, U32)
     mbarrier = address_of(code, code.operands[3]) if is_counted else start
-    check_blocks = bulk_moves.cluster_check(code, 4) if is_multicast else None
+    goals = bulk_moves.goals_of(code, 4, is_multicast)
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -128,20 +129,50 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
             size = bulk_moves.value(registers, size_slot, issuer)
             ends = bulk_moves.address(first, issuer), bulk_moves.address(second, issuer)
             _check_ends(issuer, size, ends)
-            if check_blocks is not None:
-                check_blocks(registers, issuer)
             if to == "global":
                 bulk_moves.take(issuer, _plain(ends[0], _in_shared(issuer, ends[1]), size), reduction)
                 continue
             inner = _in_shared(issuer, ends[0])
             barrier = _in_shared(issuer, bulk_moves.address(barriers, issuer))
             if source == "global":
-                bulk_moves.bring(issuer, _plain(ends[1], inner, size), barrier)
+                for at, told in zip(goals(registers, issuer, inner), goals(registers, issuer, barrier)):
+                    bulk_moves.bring(issuer, _plain(ends[1], at, size), told)
             else:
                 move = _plain(0, inner, size)
                 bulk_moves.carry(
                     issuer, move, _plain(0, _in_shared(issuer, ends[1]), size).places, barrier, reduction
                 )
+
+    return step
+
+
+@RULES.on("st.bulk")
+def fill(code: Code) -> Step:
+    """`st.bulk`: zeros, a multiple of eight bytes, to the block's shared memory."""
+    code.flag("bulk")
+    memory_ops.claim_hints(code)
+    memory_ops.take_space(code)
+    code.expect(3)
+    value = code.operands[2]
+    if not isinstance(value, Immediate) or value.value != 0:
+        raise code.refuse("the value to store is 0")
+    at_of, select, instruction = address_of(code, code.operands[0]), code.select(), code.instruction
+    size_slot = code.source(1, TYPES["u64"])
+
+    def step(registers: Registers, group: Group) -> None:
+        at = at_of(registers)
+        for issuer in bulk_moves.each(group, select(registers, group), instruction):
+            size = bulk_moves.value(registers, size_slot, issuer)
+            if size % FILLED_BYTES:
+                raise issuer.refuse(f"{size} bytes, no multiple of {FILLED_BYTES}")
+            start = np.uint64(_in_shared(issuer, bulk_moves.address(at, issuer)))
+            places = start + np.arange(0, size, FILLED_BYTES, dtype=np.uint64)
+            who = np.repeat(issuer.lanes, len(places))
+            try:
+                memory_ops.check_alignment(places, FILLED_BYTES)
+                spaces.SHARED.store(issuer.batch, who, places, np.zeros(len(places), np.uint64))
+            except BadAccess as bad:
+                raise issuer.fault(bad, f"store of {FILLED_BYTES} bytes") from None
 
     return step
 
@@ -155,7 +186,7 @@ def _check_ends(issuer: Issuer, size: int, ends: tuple[int, int]) -> None:
 
 
 def _in_shared(issuer: Issuer, at: int) -> int:
-    return spaces.without_window(at, issuer.batch.shared_window)
+    return spaces.shared_number(issuer.batch, at)
 
 
 def _plain(at: int, place: int, size: int) -> Move:

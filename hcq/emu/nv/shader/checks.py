@@ -11,10 +11,15 @@ Next     run.py and ../launch.py (who ask), race_steps.py, memory_steps.py, shar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
+from hcq.emu.nv.shader.cluster_exits import ClusterExits
 from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins
@@ -86,23 +91,28 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.memory, batch.copies = Watched(batch.memory, watch), NamedCopies(watch)
     launch = batch.launch
     if checks.races == "everywhere" or (checks.races and launch.shared_bytes):
-        warps = -(-batch.threads_per_block // WARP)
+        # the blocks of a cluster are looked at as one block
+        of_block, size = -(-batch.threads_per_block // WARP), prod(launch.cluster)
+        warps = of_block * size
 
         def name_of(warp: int, lane: int) -> str:
-            return thread_name(launch, warp // warps, warp % warps * WARP + lane)
+            block = int(numbers_of(np.array([warp // of_block]), launch.grid, launch.cluster)[0])
+            return thread_name(launch, block, warp % of_block * WARP + lane)
 
         everywhere, records = checks.over_launch.get(GlobalRaces), Records(0, warps)
         if everywhere is None and checks.races == "everywhere":
             x, y, z = launch.grid
-            everywhere = GlobalRaces(x * y * z * warps, warps, name_of, program.text_of_line, checks)
+            everywhere = GlobalRaces(x * y * z * of_block, warps, name_of, program.text_of_line, checks)
             checks.over_launch[GlobalRaces] = everywhere
         is_exact = everywhere is not None
         if everywhere is not None:
             records = everywhere.records
-        first, count = int(batch.blocks[0]), len(batch.blocks)
+        first = int(batch.blocks[0]) if batch.clusters is None else batch.clusters.first
+        count = len(batch.blocks) // size
         order = Order(records, first, count, needs_fences=is_exact, lanes_are_apart=is_exact, lanes=WARP)
-        shared = SharedRaces(order, launch.shared_bytes, batch.name_of, program.text_of_line, checks)
-        batch.races = Races(order, shared, everywhere, "unequal" in checks.words)
+        memory = launch.shared_bytes if size == 1 else len(batch.shared) // count
+        shared = SharedRaces(order, memory, batch.name_of, program.text_of_line, checks)
+        batch.races = Races(order, shared, everywhere, "unequal" in checks.words, size)
     if "wait" in checks.words and program.copies_by_itself:
         names = Names(program.text_of_line, batch.lane_name)
         batch.product_waits = ProductWaits(batch.count, names, checks)
@@ -110,6 +120,8 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
             batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
     if "sync" in checks.words:
         names = Names(program.text_of_line, batch.lane_name)
+        if batch.clusters is not None:
+            batch.clusters.exits = ClusterExits(batch.block_of_lane, batch.clusters.size, names, checks)
         batch.sync_faults = SyncFaults(
             batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks
         )
@@ -138,7 +150,7 @@ def refused(checks: Checks, program: Program, batch: Batch, fault: KernelFault) 
         fault.space
     )
     if window is not None:
-        address = without_window(address, window)
+        address = without_window(address, window, batch.shared_window_bytes)
     block, thread = fault.threads[0]
     who = f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
     text = program.text_of_line(fault.line)

@@ -4,7 +4,7 @@ In       the last instruction of a block
 Out      end(machine, registers, path) -> the next block when the path stays together, else -1
 Changes  paths of the machine
 Next     machine.py, flow.py (who found the blocks)
-Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "bar.warp.sync"
+Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "barrier.cluster", "bar.warp.sync"
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SPLIT = -1
 _ALL_THREADS = np.zeros(1, np.uint32)
 DEVICE_RUNTIME = ("vprintf", "malloc", "free", "cudaGetParameterBufferV2", "cudaLaunchDeviceV2")
 BARRIERS = 16  # that a program can name
-CLUSTER_BARRIER = BARRIERS  # a number of its own, behind them
 
 
 def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
@@ -363,25 +362,24 @@ def _by_barrier(
     return found
 
 
-def _cluster_barrier(code: Code, after: int) -> End | None:
-    """The barrier of a cluster of one block. Stricter than hardware: waiting is for all to wait, not only to arrive."""
+def _cluster_barrier(code: Code, after: int) -> End:
+    """`barrier.cluster.arrive` and `.wait`."""
     what = code.take("arrive", "wait")
     if not what:
         raise code.refuse("barrier.cluster needs .arrive or .wait")
     while code.take("release", "relaxed", "acquire", "aligned"):
         pass
     code.expect(0)
-    if what == "arrive":
-        return None
     line = code.instruction.line
 
-    def end(machine: Machine, registers: Registers, path: Path) -> int:
-        if machine.passes(path, CLUSTER_BARRIER, 0):
-            return after
-        machine.wait_at_barrier(path, after, CLUSTER_BARRIER, 0, None, line)
-        return SPLIT
+    def arrive(machine: Machine, registers: Registers, path: Path) -> int:
+        machine.cluster_barrier.arrive(machine, path, line)
+        return after
 
-    return end
+    def wait(machine: Machine, registers: Registers, path: Path) -> int:
+        return after if machine.cluster_barrier.wait(machine, path, after, line) else SPLIT
+
+    return arrive if what == "arrive" else wait
 
 
 def _reducing_barrier(code: Code, after: int) -> End:

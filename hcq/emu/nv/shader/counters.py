@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import merged_loads
+from hcq.emu.nv.shader import merged_loads, spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.chains import Chain, chains_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
@@ -356,7 +356,7 @@ def _count(batch: Batch, space: str, kind: str, who: Lanes, at: Lanes, size: int
         _count_local(batch, kind, who, at, size)
         return
     if space == "":
-        shared = (at - np.uint64(batch.shared_window)) < np.uint64(WINDOW_BYTES)
+        shared = spaces.in_shared(batch, at)
         local = (at - np.uint64(batch.local_window)) < np.uint64(WINDOW_BYTES)
         if shared.any():
             _count_shared(batch, who[shared], at[shared] - np.uint64(batch.shared_window), size)
@@ -391,9 +391,7 @@ def _matrix_rows(code: Code, place: Operand) -> Step:
         who = batch.every_lane if group.lanes is None else group.lanes
         who = who[_layout(batch).place[who] < rows]
         at = np.broadcast_to(at_of(registers), (batch.count,))[who]
-        window = np.uint64(batch.shared_window)
-        inside = (at - window) < np.uint64(WINDOW_BYTES)
-        _count_shared(batch, who, np.where(inside, at - window, at), 16)
+        _count_shared(batch, who, spaces.shared_address(batch, at), 16)
 
     return count
 
@@ -409,9 +407,8 @@ def _fragment(code: Code) -> Step:
     def count(registers: Registers, group: Group) -> None:
         batch, layout = group.batch, _layout(group.batch)
         who, at = access.addresses(registers, group)
-        window = np.uint64(batch.shared_window)
         is_shared = access.space == "shared" or (
-            access.space == "" and bool((at - window < np.uint64(WINDOW_BYTES)).all())
+            access.space == "" and bool(spaces.in_shared(batch, at).all())
         )
         if is_shared:
             _tally(batch).eights(access.pieces(registers, group))
@@ -440,11 +437,14 @@ def _copy(code: Code, to: Operand, source: Operand) -> Step:
         if not len(who):
             return
         _, goal = _threads(group, goal_of, select, registers)
+        stored = -_tally(batch).record.shared_passes
         _count(batch, "shared", "store", who, goal, size, False)
+        stored += _tally(batch).record.shared_passes
         if limit is not None:
             read = np.broadcast_to(registers[limit], (batch.count,))[who] > 0
             who, start = who[read], start[read]
-        _count(batch, "global", "load", who, start, size, by_l1)
+        layout = _layout(batch)
+        _tally(batch).memory("load", layout.warp[who], layout.block[who], start, size, by_l1, stored=stored)
 
     return count
 

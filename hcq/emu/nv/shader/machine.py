@@ -21,6 +21,7 @@ import numpy as np
 
 from hcq.emu.nv.shader.barrier import Barrier
 from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
+from hcq.emu.nv.shader.cluster_barrier import ClusterBarrier
 from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
@@ -62,6 +63,7 @@ class Machine:
         self.waiting: list[Path] = []
         self.running: Path | None = None
         self.barriers: dict[int, Barrier] = {}
+        self.cluster_barrier = ClusterBarrier(batch)
         self.slice_left = TIME_SLICE
         self.fruitless = (
             0  # waits for mbarriers that failed, one after the other, while nothing else was done
@@ -114,7 +116,10 @@ class Machine:
             at = local_base + decoded.offsets[name]
         else:
             at = self.program.address(decoded, name)
-        return np.array([(at + offset) % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+        found: Lanes = np.array([(at + offset) % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+        if self.batch.clusters is not None and self.program.is_shared(decoded, name):
+            found = found + self.batch.clusters.own(self.batch).astype(scalar)
+        return found
 
     # -- running
 
@@ -206,7 +211,7 @@ class Machine:
             if block.warp_members is not None and path.mask is not None:
                 self._merge(path)  # with those that wait here
                 if not self._company_is_here(path, block):
-                    self._park(path, "warp", block.line)
+                    self.park(path, "warp", block.line)
                     return -1
             if block.retry is not None and path.count > 1:
                 pc = self._take_turns(path, block)
@@ -398,11 +403,14 @@ class Machine:
         if self.live_count:
             mask = path.full_mask
             self.live = self.live & ~mask
-            self.live_per_block = self.live_per_block - path.per_block()
+        self.live_per_block = self.live_per_block - path.per_block()
+        if self.batch.clusters is not None:
+            self.batch.clusters.leave(self.live_per_block)
 
     # -- waiting
 
-    def _park(self, path: Path, why: str, line: int) -> None:
+    def park(self, path: Path, why: str, line: int) -> None:
+        """A path waits, for one of stops.WAITS."""
         path.waits_for, path.line = why, line
         self.runnable.remove(path)
         self.waiting.append(path)
@@ -467,7 +475,7 @@ class Machine:
             barrier.true += path.per_block(truth)
         path.pc, path.barrier, path.expected = pc, number, expected
         path.free = np.zeros(self.batch.count, bool)
-        self._park(path, "barrier", line)
+        self.park(path, "barrier", line)
         self._check_barrier(number, expected)
 
     def arrive_at_barrier(self, path: Path, number: int, expected: int, mask: Lanes | None) -> None:
@@ -497,14 +505,14 @@ class Machine:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
-            self._let_go(path, freed)
+            self.let_go(path, freed)
 
     def wait_for_warp(self, path: Path, pc: int, members: Lanes, line: int) -> None:
         """bar.warp.sync: until all live members of the warp wait at one."""
         path.pc = pc
         path.members = np.broadcast_to(members, (self.batch.count,))
         path.free = np.zeros(self.batch.count, bool)
-        self._park(path, "warp barrier", line)
+        self.park(path, "warp barrier", line)
         self._check_warp_barriers()
 
     def _check_warp_barriers(self) -> None:
@@ -519,9 +527,9 @@ class Machine:
                 np.copyto(members, path.members, where=path.full_mask & ~path.free, casting="unsafe")
             warps_met(self.batch, here & ((members & missing) == 0), members, self.live)
         for path in paths:
-            self._let_go(path, (path.members & missing) == 0)
+            self.let_go(path, (path.members & missing) == 0)
 
-    def _let_go(self, path: Path, free: Lanes) -> None:
+    def let_go(self, path: Path, free: Lanes) -> None:
         """Some of a waiting path's threads may go on; once all may, the path does."""
         path.free |= free & path.full_mask
         if int(np.count_nonzero(path.free)) == path.count:
@@ -549,6 +557,7 @@ class Machine:
             self._check_barrier(number, expected)
         if any(path.waits_for == "warp barrier" for path in self.waiting):
             self._check_warp_barriers()
+        self.cluster_barrier.check(self)
         for path in [path for path in self.waiting if path.waits_for == "warp"]:
             if self._company_is_here(path, path.activation.decoded.blocks[path.pc]):
                 self._resume(path)

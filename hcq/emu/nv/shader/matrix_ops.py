@@ -319,8 +319,7 @@ def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
 
 def _shared_address(batch: Batch, at: Lanes) -> Lanes:
     """Without .shared the address is generic."""
-    inside = (at - np.uint64(batch.shared_window)) < np.uint64(spaces.WINDOW_BYTES)
-    return np.where(inside, at - np.uint64(batch.shared_window), at)
+    return spaces.shared_address(batch, at)
 
 
 @RULES.on("ldmatrix")

@@ -21,6 +21,7 @@ import numpy as np
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.atomic_ops import Conflicts, Operation, Update
 from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.clusters import exits_of
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -40,6 +41,7 @@ U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
 COUNT_MASK = (1 << 20) - 1
 PENDING_SHIFT, TX_SHIFT, PHASE_SHIFT = 20, 40, 63
 TX_BITS = 22
+OBJECT_BYTES = 8
 
 
 def _fields(state: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
@@ -108,8 +110,7 @@ class _Object:
         if lanes is not None and not len(lanes):
             return None
         at = of_lanes(self.at_of(registers), lanes, batch.count)
-        window = np.uint64(batch.shared_window)
-        at = np.where(at - window < np.uint64(spaces.WINDOW_BYTES), at - window, at)
+        at = spaces.shared_address(batch, at)
         try:
             check_alignment(at, 8)
             return Conflicts(batch, spaces.SHARED, lanes, at, U64)
@@ -239,6 +240,7 @@ def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
     places = np.array([at], np.uint64)
     phase, tx_count, pending, expected = _fields(spaces.SHARED.load(batch, lanes, places, np.uint64, 1))
     spaces.SHARED.store(batch, lanes, places, _state(phase, tx_count - size_bytes, pending, expected))
+    _tell_exits(batch, lanes, places)
 
 
 def arrive_once(batch: Batch, lanes: Lanes, at: int) -> None:
@@ -246,6 +248,13 @@ def arrive_once(batch: Batch, lanes: Lanes, at: int) -> None:
     places = np.array([at], np.uint64)
     phase, tx_count, pending, expected = _fields(spaces.SHARED.load(batch, lanes, places, np.uint64, 1))
     spaces.SHARED.store(batch, lanes, places, _state(phase, tx_count, np.maximum(pending - 1, 0), expected))
+    _tell_exits(batch, lanes, places)
+
+
+def _tell_exits(batch: Batch, lanes: Lanes, at: Lanes) -> None:
+    """What is done orders the block that did it before who waits for it."""
+    if (exits := exits_of(batch)) is not None:
+        exits.release(batch.local_row[lanes], spaces.places_of(batch, lanes, at, OBJECT_BYTES))
 
 
 def arrive_after_copies(code: Code) -> Step:

@@ -18,10 +18,24 @@ def block_met(batch: Batch, lanes: Lanes) -> None:
     """The warps of these threads are at a barrier of their blocks."""
     if batch.races is None:
         return
+    warps = _warps_of(batch, lanes)
+    for some in batch.races.apart(warps):
+        batch.races.order.barrier(some)
+
+
+def cluster_met(batch: Batch, lanes: Lanes) -> None:
+    """The warps of these threads are at a barrier of their clusters."""
+    if batch.races is not None:
+        batch.races.order.barrier(_warps_of(batch, lanes))
+    if batch.waits is not None:
+        batch.waits.meet(np.flatnonzero(lanes))
+
+
+def _warps_of(batch: Batch, lanes: Lanes) -> Lanes:
+    assert batch.races is not None
     who = np.flatnonzero(lanes)
     who = who[batch.thread_of_lane[who] < batch.threads_per_block]
-    warps = batch.block_of_lane[who] * batch.races.warps + batch.thread_of_lane[who] // WARP
-    batch.races.order.barrier(np.unique(warps))
+    return np.unique(batch.block_of_lane[who] * batch.races.warps + batch.thread_of_lane[who] // WARP)
 
 
 def warps_met(batch: Batch, lanes: Lanes, members: Lanes, live: Lanes) -> None:

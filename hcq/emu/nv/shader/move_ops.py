@@ -114,7 +114,8 @@ def cvta(code: Code) -> Step:
 
 @RULES.on("isspacep")
 def isspacep(code: Code) -> Step:
-    """Whether a generic address is in the window of a space."""
+    """Whether a generic address is in the window of a space; of shared memory, the own block's or the cluster's."""
+    of_own_block = "shared::cluster" not in code.rest
     space = take_space(code)
     code.expect(2)
     slot = code.source(1, TYPES["u64"])
@@ -126,10 +127,14 @@ def isspacep(code: Code) -> Step:
     def step(registers: Registers, group: Group) -> None:
         at, batch = registers[slot], group.batch
         if space == "global":
-            windows = (batch.shared_window, batch.local_window, spaces.PARAM_WINDOW)
-            found = np.ones(len(at), bool)
-            for start in windows:
+            found = ~spaces.in_shared(batch, at)
+            for start in (batch.local_window, spaces.PARAM_WINDOW):
                 found &= ~inside(at, start)
+        elif space == "shared":
+            found = spaces.in_shared(batch, at)
+            if of_own_block and batch.clusters is not None:
+                start = np.uint64(batch.shared_window) + batch.clusters.own(batch)
+                found = found & ((at - start) < np.uint64(spaces.WINDOW_BYTES))
         elif space == "const":
             found = np.zeros(len(at), bool)
         else:

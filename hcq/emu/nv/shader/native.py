@@ -174,7 +174,7 @@ def native_of(machine: Owner) -> Native | None:
         return None
     if not isinstance(memory, AddressSpace) or not memory.is_plain:
         return None
-    if machine.program.entry.lowering is None or machine.program.waits:
+    if machine.program.entry.lowering is None or machine.program.waits or machine.batch.clusters is not None:
         return None
     return Native(machine, memory, is_eager=way == "always")
 

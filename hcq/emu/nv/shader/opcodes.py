@@ -16,6 +16,7 @@ import numpy as np
 from hcq import config
 from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader import (
+    async_stores,
     atomic_ops,
     bit_ops,
     bulk_ops,
@@ -25,6 +26,7 @@ from hcq.emu.nv.shader import (
     float_ops,
     flow,
     integer_ops,
+    launch_control,
     matrix_ops,
     mbarrier_ops,
     memory_ops,
@@ -58,6 +60,7 @@ for part in (
     stack_ops,
     memory_ops,
     atomic_ops,
+    async_stores,
     warp_ops,
     matrix_ops,
     wmma_ops,
@@ -65,6 +68,7 @@ for part in (
     video_ops,
     bulk_ops,
     cluster_ops,
+    launch_control,
     tensor_map_ops,
     warpgroup_ops,
     tcgen05_ops,
@@ -74,6 +78,9 @@ for part in (
 
 def rule_of(instruction: Instruction) -> Rule | None:
     """The rule of an instruction. Of add, mul, min and the like there are two: for floats, and for integers."""
+    first_word = instruction.modifiers[:1]
+    if first_word in (("async",), ("bulk",)):  # a store, or a reduction, that an mbarrier counts; many zeros
+        return OTHERS.get(f"{instruction.opcode}.{first_word[0]}") or OTHERS.get(instruction.opcode)
     is_float = any(TYPES[name].is_float for name in instruction.modifiers if name in TYPES)
     first, second = (FLOAT, OTHERS) if is_float else (OTHERS, FLOAT)
     return first.get(instruction.opcode) or second.get(instruction.opcode)

@@ -332,6 +332,7 @@ class _Parser(Reader):
         self.functions[name] = Function(name, line, is_entry, [], [], has_body=has_body, fault=error)
 
     def _function_directives(self, function: Function) -> None:
+        counts_clusters = False
         while self.peek().startswith("."):
             word = self.next()
             if word in (".maxntid", ".reqntid"):
@@ -348,12 +349,14 @@ class _Parser(Reader):
             elif word in CLUSTER_DIRECTIVES:
                 sizes = self._numbers() if self.peek()[:1].isdigit() else ()
                 if any(size != 1 for size in sizes):
-                    raise self.error(
-                        f"{word} {', '.join(map(str, sizes))}: clusters of more than one block are not emulated. "
-                        "Compile it without __cluster_dims__"
-                    )
+                    function.required_cluster = (*sizes, 1, 1)[:3]
+                counts_clusters |= word == ".blocksareclusters"
             else:
                 raise self.error(f"unknown directive {word!r} of function {function.name!r}")
+        if counts_clusters and function.required_cluster:
+            raise self.error(
+                ".blocksareclusters: grids that are counted in clusters of more than one block are not emulated"
+            )
 
     def _numbers(self) -> tuple[int, ...]:
         return tuple(self.separated(lambda: self.integer("a size")))

@@ -68,7 +68,7 @@ class Path(Group):
 
     step       of that block: where it goes on, after it has left compiled code
     is_left    the interpreter must run something before compiled code can go on
-    waits_for  "" when it can run; else "barrier", "warp barrier" or "warp"
+    waits_for  "" when it can run; else "barrier", "cluster barrier", "warp barrier" or "warp"
     free       which of its waiting threads may go on
     """
 
@@ -101,5 +101,6 @@ class Path(Group):
 
     def seen(self) -> Waiting:
         """As findings name it while it waits."""
-        first, is_block = int(np.argmax(self.full_mask)), self.waits_for == "barrier"
-        return Waiting(self.line, first, self.count, is_block, self.expected if is_block else 0)
+        first, is_block = int(np.argmax(self.full_mask)), self.waits_for in ("barrier", "cluster barrier")
+        expected = self.expected if self.waits_for == "barrier" else 0
+        return Waiting(self.line, first, self.count, is_block, expected)

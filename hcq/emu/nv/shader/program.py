@@ -131,6 +131,11 @@ class Program:
         """The function with this address."""
         return self._at.get(address)
 
+    def is_shared(self, decoded: Decoded, name: str) -> bool:
+        """Whether a name is that of a variable in shared memory."""
+        of_params = decoded.function.is_entry and name in param_offsets(decoded.function)
+        return name in self.shared_places and not of_params
+
     def address(self, decoded: Decoded, name: str) -> int:
         """The address of a variable or function, in its space. A kernel's parameters are counted from the first."""
         function = decoded.function

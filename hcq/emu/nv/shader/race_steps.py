@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.clusters import OFFSET_MASK, RANK_SHIFT
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.flow import BasicBlock
@@ -40,7 +42,7 @@ STRONG = {
     "acq_rel",
     "mmio",
 }  # others may do the same at the same time
-OF_BLOCK = {"cta", "cluster"}  # scopes that reach no other block here: a cluster is one block
+OF_BLOCK = {"cta", "cluster"}  # scopes that reach no other cluster: its blocks are looked at as one
 RELEASES, ACQUIRES = {"release", "acq_rel"}, {"acquire", "acq_rel"}
 MBARRIER_BYTES = 8
 SPACES = ("", "shared", "global")
@@ -192,16 +194,17 @@ def _tell(
     warps, lanes = batch.block_of_lane[who] * races.warps + thread // WARP, thread % WARP
     if space == "shared":
         if races.shared is not None:
+            at = _in_cluster(batch, at)
             races.shared.access(
                 what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level, stored
             )
         return
     elsewhere = None
     if space == "":
-        offsets = at - np.uint64(batch.shared_window)
-        inside = offsets < np.uint64(WINDOW_BYTES)
+        inside = spaces.in_shared(batch, at)
         if inside.any() and races.shared is not None:
-            here = warps[inside], lanes[inside], offsets[inside]
+            offsets = _in_cluster(batch, at[inside] - np.uint64(batch.shared_window))
+            here = warps[inside], lanes[inside], offsets
             part = _some(stored, inside)
             races.shared.access(what.kind, *here, what.size, what.line, level > PLAIN, level, part)
         elsewhere = inside
@@ -213,6 +216,13 @@ def _tell(
         warps, lanes, at = warps[~elsewhere], lanes[~elsewhere], at[~elsewhere]
         stored = _some(stored, ~elsewhere)
     races.everywhere.access(races.order, what.kind, warps, lanes, at, what.size, what.line, level, stored)
+
+
+def _in_cluster(batch: Batch, at: Lanes) -> Lanes:
+    """Addresses in shared memory as places in that of the whole cluster, one block's behind the other's."""
+    if batch.clusters is None:
+        return at
+    return (at >> np.uint64(RANK_SHIFT)) * np.uint64(batch.clusters.stride) + (at & np.uint64(OFFSET_MASK))
 
 
 def _some(stored: Stored | None, which: Lanes) -> Stored | None:
@@ -230,9 +240,7 @@ def _rows(code: Code, place: Operand) -> Step:
         who = batch.every_lane if group.lanes is None else group.lanes
         who = who[batch.thread_of_lane[who] % WARP < rows]
         at = np.broadcast_to(at_of(registers), (batch.count,))[who]
-        window = np.uint64(batch.shared_window)
-        offsets = at.astype(np.uint64) - window
-        at = np.where(offsets < np.uint64(WINDOW_BYTES), offsets, at)
+        at = spaces.shared_address(batch, at.astype(np.uint64))
         _tell(batch, What(kind, 16, line), who, at, "shared")
 
     return look
@@ -291,7 +299,7 @@ def _mbarrier(code: Code, place: Operand) -> Step:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
-        space = "shared" if not len(at) or int(at.max()) < WINDOW_BYTES else ""
+        space = "shared" if not len(at) or int(at.max()) < batch.shared_window_bytes else ""
         if orders and not waits:
             _order(batch, who, BLOCK, False)
         _tell(batch, what, who, at, space, BLOCK)

@@ -8,16 +8,18 @@ Next     hcq/emu/nv/launch.py (who asks, of kernels without machine code), flow.
 Source   backward liveness, as in A. Aho et al., Compilers: what is read later, on some way, is kept. What ptxas needs
          besides (an address, what it asks for early) is OWN, measured on its own output
 
-Predicates have registers of their own. Of what PTX only copies or converts, ptxas keeps one.
+Predicates have registers of their own. Of what PTX only copies or converts, ptxas keeps one. What it
+loads of memory that nobody changes (ld.global.nc) it asks for as early as it can, and keeps all of it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.flow import BasicBlock
-from hcq.emu.nv.shader.syntax import Register
+from hcq.emu.nv.shader.syntax import Instruction, Register
 from hcq.emu.nv.shader.types import Type
 
 OWN = 10
@@ -29,6 +31,7 @@ SAME = ("mov", "cvta")
 def estimate(blocks: list[BasicBlock], types: Mapping[str, Type]) -> int:
     """Registers of a thread, in steps in which a launch takes them."""
     same = _copies(blocks)
+    runs = _runs(blocks)
 
     def words(name: str) -> int:
         kind = types.get(name)
@@ -39,27 +42,59 @@ def estimate(blocks: list[BasicBlock], types: Mapping[str, Type]) -> int:
     def plain(names: list[str]) -> list[str]:
         return [same.get(name, name) for name in names]
 
-    after: list[set[str]] = [set() for _ in range(len(blocks) + 1)]
-    most, changed = 0, bool(blocks)
+    bodies = [_early([one for block in run for one in _own(block)]) for run in runs]
+    first = {run[0].number: place for place, run in enumerate(runs)}
+    after: list[set[str]] = [set() for _ in runs]
+    most, changed = 0, bool(runs)
     while changed:
         changed = False
-        for block in reversed(blocks):
-            live = set().union(*(after[number] for number in block.next if number <= len(blocks)))
+        for place in reversed(range(len(runs))):
+            follows = [after[first[number]] for number in runs[place][-1].next if number in first]
+            live = set().union(*follows)
             most = max(most, sum(map(words, live)))
-            own = [*block.body, *([block.end] if block.end is not None else [])]
-            for one in reversed(own):
+            for one in reversed(bodies[place]):
                 reads, writes = flow.reads_and_writes(one)
                 if one.opcode in SAME and len(one.operands) == 2 and isinstance(one.operands[1], Register):
                     continue
                 live.difference_update(plain(writes))
                 live.update(plain(reads))
                 most = max(most, sum(map(words, live)))
-            if block.skip_guard is not None:
-                live.add(block.skip_guard.name)
-            if live != after[block.number]:
-                after[block.number] = live
+            live.update(block.skip_guard.name for block in runs[place] if block.skip_guard is not None)
+            if live != after[place]:
+                after[place] = live
                 changed = True
     return min(MOST, max(LEAST, -(-(most + OWN) // STEP) * STEP))
+
+
+def _own(block: BasicBlock) -> list[Instruction]:
+    return [*block.body, *([block.end] if block.end is not None else [])]
+
+
+def _runs(blocks: list[BasicBlock]) -> list[list[BasicBlock]]:
+    """Blocks that always follow each other: what a whole warp does together ends a block, and nothing else."""
+    ways = Counter(number for block in blocks for number in block.next)
+    found: list[list[BasicBlock]] = []
+    for block in blocks:
+        last = found[-1][-1] if found else None
+        follows = last is not None and last.end is None and last.skip_guard is None
+        if follows and last is not None and last.next == [block.number] and ways[block.number] == 1:
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return found
+
+
+def _early(body: list[Instruction]) -> list[Instruction]:
+    """Loads of memory that nobody changes stand as early as they can: after their address."""
+    made: list[Instruction] = []
+    for one in body:
+        at = len(made)
+        if one.opcode == "ld" and "nc" in one.modifiers:
+            reads = set(flow.reads_and_writes(one)[0])
+            while at and not reads & set(flow.reads_and_writes(made[at - 1])[1]):
+                at -= 1
+        made.insert(at, one)
+    return made
 
 
 def _copies(blocks: list[BasicBlock]) -> dict[str, str]:

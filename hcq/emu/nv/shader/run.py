@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
 from hcq.emu.nv.shader.checks import attach, most_blocks, refused
+from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
 from hcq.emu.shader.checks import Checks
@@ -118,6 +122,7 @@ class Kernel:
         checks: Checks | None = None,
         running: Running | None = None,
         schedule: Schedule | None = None,
+        cluster: Dim3 | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -131,6 +136,7 @@ class Kernel:
         together     all blocks run at once, for they wait for one another
         running      who may ask where its warps are
         schedule     the order of warps that nothing orders; None: they stay together
+        cluster      how many blocks of each direction are a cluster; None: as the kernel says, or one
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         launch = self.launch(
@@ -146,13 +152,18 @@ class Kernel:
             interrupted,
             tally,
             running,
+            cluster,
         )
         blocks = grid[0] * grid[1] * grid[2]
-        blocks = min(blocks, sample or blocks)
-        at_once = self.blocks_at_once(blocks, block, dynamic_shared_bytes, batch_lanes, together, checks)
+        size = prod(launch.cluster)
+        blocks = min(blocks, -(-sample // size) * size or blocks)
+        at_once = self.blocks_at_once(
+            blocks, block, dynamic_shared_bytes, batch_lanes, together, checks, launch.cluster
+        )
         steps = batches = 0
-        for first in range(0, blocks, at_once):
-            numbers = np.arange(first, min(first + at_once, blocks))
+        pending = Pending(blocks, grid, launch.cluster)
+        launch = replace(launch, pending=pending)
+        while len(numbers := pending.take(at_once)):
             batch = Batch(launch, numbers, steps)
             if checks is not None:
                 attach(checks, self.program, batch)
@@ -184,9 +195,11 @@ class Kernel:
         interrupted: Callable[[], bool] | None = None,
         tally: Tally | None = None,
         running: Running | None = None,
+        cluster: Dim3 | None = None,
     ) -> Launch:
         """What all batches of a launch have in common. As `run`. Raises UsageError for an impossible launch."""
         self._check(grid, block, dynamic_shared_bytes)
+        cluster = self._cluster(grid, cluster)
         size = self.param_bytes
         data = params(0, size) if callable(params) else bytes(params)
         if len(data) < size:
@@ -212,7 +225,25 @@ class Kernel:
             self.function.param_base,
             tally,
             running,
+            cluster,
         )
+
+    def _cluster(self, grid: Dim3, given: Dim3 | None) -> Dim3:
+        """The shape of the clusters of a launch."""
+        name, required = self.function.name, self.function.required_cluster
+        x, y, z = required or ONE_BLOCK
+        found = (x, y, z) if given is None else given
+        if required and found != required:
+            raise UsageError(f"kernel {name!r}: cluster={found}, but it was compiled for exactly {required}.")
+        if len(found) != 3 or min(found) < 1 or prod(found) > MOST_BLOCKS:
+            raise UsageError(
+                f"kernel {name!r}: cluster={found} is not three sizes of 1 to {MOST_BLOCKS} blocks."
+            )
+        if any(size % width for size, width in zip(grid, found)):
+            raise UsageError(
+                f"kernel {name!r}: grid={grid} is no multiple of its clusters of {found} blocks."
+            )
+        return found
 
     def blocks_at_once(
         self,
@@ -222,16 +253,18 @@ class Kernel:
         batch_lanes: int,
         together: bool,
         checks: Checks | None,
+        cluster: Dim3 = ONE_BLOCK,
     ) -> int:
-        """How many of so many blocks run together: as many as fill a batch, as long as their memory, and what is
-        remembered of it, stay bounded. together: all of them."""
+        """How many of so many blocks run together: as many whole clusters as fill a batch, as long as their memory, and
+        what is remembered of it, stay bounded. together: all of them."""
         if together:
             return blocks
         threads = block[0] * block[1] * block[2]
         shared = self.static_shared_bytes + dynamic_shared_bytes
         local = threads * self.program.entry.local_bytes
         found = max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
-        return most_blocks(checks, shared, -(-threads // WARP), found)
+        size = prod(cluster)
+        return max(most_blocks(checks, shared, -(-threads // WARP), found) // size, 1) * size
 
     def _check(self, grid: Dim3, block: Dim3, dynamic_shared_bytes: int) -> None:
         name = self.function.name

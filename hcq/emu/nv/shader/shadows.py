@@ -190,7 +190,8 @@ class Unwritten:
             return None
         first = int(np.flatnonzero(shadow.reshape(len(at), -1).any(axis=1))[0])
         address, space = int(at[first]), space_at(self.batch, where, int(at[first]))
-        address = spaces.without_window(address, spaces.window_of(self.batch, space))
+        start, size = spaces.window_of(self.batch, space), self.batch.shared_window_bytes
+        address = spaces.without_window(address, start, size if space == "shared" else spaces.WINDOW_BYTES)
         who = names(self.batch, lanes)(first, len(at))
         return shadow, Read(space, address, "", one.line, str(one), who)
 
@@ -206,7 +207,8 @@ def space_at(batch: Batch, where: spaces.Space, address: int) -> str:
     """Which memory an address of this space is in."""
     if where is spaces.GENERIC:
         for name in ("shared", "local"):
-            if spaces.without_window(address, spaces.window_of(batch, name)) != address:
+            size = batch.shared_window_bytes if name == "shared" else spaces.WINDOW_BYTES
+            if spaces.without_window(address, spaces.window_of(batch, name), size) != address:
                 return name
     return "shared" if where is spaces.SHARED else "local" if where is spaces.LOCAL else "global"
 

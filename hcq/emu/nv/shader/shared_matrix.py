@@ -75,7 +75,8 @@ def rows_of(batch: Batch, lanes: Lanes, matrix: Descriptor, rows: int, row_bytes
     """(threads, rows, words) as they are, of rows of 16 or 32 bytes. Raises BadAccess outside of shared memory."""
     at = _depth_first(matrix, rows)[:, :, : row_bytes // PIECE_BYTES]
     places = swizzled(np.ascontiguousarray(at).reshape(-1).astype(np.uint64), matrix.swizzle)
-    data = spaces.SHARED.load(batch, np.repeat(lanes, len(places) // len(lanes)), places, np.uint64, 2)
+    who = np.repeat(lanes, len(places) // len(lanes))
+    data = spaces.SHARED.load(batch, who, spaces.own_places(batch, who, places), np.uint64, 2)
     return data.view(np.uint32).reshape(len(lanes), rows, -1)
 
 
@@ -115,7 +116,8 @@ def load(
         eights = places.reshape(len(lanes), -1, EIGHT, at.shape[2] if not is_transposed else 1)
         batch.launch.tally.eights(eights.transpose(0, 1, 3, 2).reshape(-1, EIGHT))
     try:
-        data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), places, np.uint64, 2).view(np.uint32)
+        own = spaces.own_places(batch, np.repeat(lanes, pieces), places)
+        data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), own, np.uint64, 2).view(np.uint32)
     except BadAccess as bad:
         raise BadAccess(bad.index // pieces, bad.address, bad.why, space=bad.space) from None
     if batch.waits is not None:

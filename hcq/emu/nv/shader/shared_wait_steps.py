@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
@@ -20,7 +21,6 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.mbarrier_ops import is_wait
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
 from hcq.emu.nv.shader.shared_waits import SharedWaits
-from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
@@ -194,9 +194,9 @@ def _threads(group: Group, lanes: Lanes | None) -> Lanes:
 
 def _in_shared(batch: Batch, who: Lanes, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
     """(lanes, places in the shared memory of the batch) of those whose address is in that of their block."""
-    offsets = at.astype(np.uint64)
-    window = np.uint64(batch.shared_window)
-    offsets = np.where(offsets - window < np.uint64(WINDOW_BYTES), offsets - window, offsets)
+    offsets = spaces.shared_address(batch, at.astype(np.uint64))
+    if batch.clusters is not None:  # what is in that of another block is looked at by nobody
+        offsets = offsets - batch.clusters.own(batch, who)
     inside = offsets + np.uint64(size) <= np.uint64(batch.shared_bytes)
     inside &= batch.thread_of_lane[who] < batch.threads_per_block
     who = who[inside]

@@ -3,7 +3,8 @@
 In       a batch, the threads that access, their addresses
 Out      values; BadAccess with the position of the first address that is out of bounds
 Changes  shared and local memory of the batch, global memory through its Memory
-Next     memory_ops.py (ld, st), atomic_ops.py, thread_copies.py (what a store meets), machine.py (who owns the arrays)
+Next     memory_ops.py (ld, st), atomic_ops.py, clusters.py (shared memory of several blocks), thread_copies.py
+         (what a store meets), machine.py (who owns the arrays)
 Source   PTX ISA, "State Spaces", "Generic Addressing"
 
 Shared memory is one array, a stretch per block; local memory one array, a stretch per thread. Inside the generic window
@@ -21,7 +22,7 @@ from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
 
-WINDOW_BYTES = 1 << 24
+WINDOW_BYTES = 1 << 24  # of a space; that of shared memory is as large for each block of a cluster
 MOST_BYTES = 16  # of an access to any memory but global
 PARAM_WINDOW = 0x7F7F_0000_0000  # generic addresses of kernel parameters; no mapping of a process is there
 
@@ -89,19 +90,16 @@ class Stretches(Space, ABC):
 
 
 class Shared(Stretches):
-    """Shared memory of the thread's block."""
+    """Shared memory of the thread's block, and of the other blocks of its cluster."""
 
     def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
-        _check(at, batch.shared_bytes, size, "shared", "the block's shared memory has")
-        start = batch.shared_start if lanes is None else batch.shared_start[lanes]
-        return batch.shared, (at.view(np.int64) + start) >> (size.bit_length() - 1)
+        return batch.shared, places_of(batch, lanes, at, size) >> (size.bit_length() - 1)
 
     def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
         super().store(batch, lanes, at, values)
         if batch.thread_copies.are_under_way:
-            start = batch.shared_start if lanes is None else batch.shared_start[lanes]
             size = values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
-            batch.thread_copies.stored(batch.shared, at.view(np.int64) + start, size)
+            batch.thread_copies.stored(batch.shared, places_of(batch, lanes, at, size), size)
 
 
 class Local(Stretches):
@@ -146,34 +144,68 @@ GLOBAL, PARAMS, SHARED, LOCAL, GENERIC = Global(), Params(), Shared(), Local(), 
 BY_NAME: dict[str, Space] = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED, "local": LOCAL, "": GENERIC}
 
 
+def places_of(batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+    """Where addresses in shared memory are in that of the whole batch. Raises BadAccess outside of the block's."""
+    if batch.clusters is not None:
+        _check_size(at, size)
+        return batch.clusters.places(batch, lanes, at, size)
+    _check(at, batch.shared_bytes, size, "shared", "the block's shared memory has")
+    found: Lanes = at.view(np.int64) + (batch.shared_start if lanes is None else batch.shared_start[lanes])
+    return found
+
+
+def own_places(batch: Batch, lanes: Lanes | None, offsets: Lanes) -> Lanes:
+    """Offsets in the shared memory of each thread's block, which descriptors of matrices are, as addresses."""
+    return offsets if batch.clusters is None else offsets | batch.clusters.own(batch, lanes)
+
+
 def window_of(batch: Batch, space: str) -> int:
     """Where the generic addresses of a space begin."""
     return {"shared": batch.shared_window, "local": batch.local_window, "param": PARAM_WINDOW}.get(space, 0)
 
 
-def without_window(at: int, window: int) -> int:
+def without_window(at: int, window: int, window_bytes: int = WINDOW_BYTES) -> int:
     """The address in a space of an address that may be generic: inside of the window, it is."""
-    return at - window if 0 <= at - window < WINDOW_BYTES else at
+    return at - window if 0 <= at - window < window_bytes else at
 
 
-def _windows(batch: Batch) -> tuple[tuple[int, Space], ...]:
-    return (batch.shared_window, SHARED), (batch.local_window, LOCAL), (PARAM_WINDOW, PARAMS)
+def in_shared(batch: Batch, at: Lanes) -> Lanes:
+    """Which generic addresses are of shared memory."""
+    found: Lanes = (at - np.uint64(batch.shared_window)) < np.uint64(batch.shared_window_bytes)
+    return found
+
+
+def shared_address(batch: Batch, at: Lanes) -> Lanes:
+    """Addresses in shared memory, of such that may be generic."""
+    return np.where(in_shared(batch, at), at - np.uint64(batch.shared_window), at)
+
+
+def shared_number(batch: Batch, at: int) -> int:
+    """The same of one address."""
+    return without_window(at, batch.shared_window, batch.shared_window_bytes)
+
+
+def _windows(batch: Batch) -> tuple[tuple[int, int, Space], ...]:
+    """(start, bytes, space)"""
+    shared = batch.shared_window, batch.shared_window_bytes, SHARED
+    return shared, (batch.local_window, WINDOW_BYTES, LOCAL), (PARAM_WINDOW, WINDOW_BYTES, PARAMS)
 
 
 def _is_all_global(batch: Batch, at: Lanes) -> bool:
     """Quick and one-sided: False does not mean that some are not global."""
     if not len(at):
         return True
-    starts = [start for start, _ in _windows(batch)]
-    return int(at.max()) < min(starts) or int(at.min()) >= max(starts) + WINDOW_BYTES
+    windows = _windows(batch)
+    first, end = min(start for start, _, _ in windows), max(start + size for start, size, _ in windows)
+    return int(at.max()) < first or int(at.min()) >= end
 
 
 def _split(batch: Batch, at: Lanes) -> list[tuple[Space, Lanes, int]]:
     """(space, positions, start of its window) of the addresses."""
     rest = np.ones(len(at), bool)
     found: list[tuple[Space, Lanes, int]] = []
-    for start, space in _windows(batch):
-        inside = (at - np.uint64(start)) < np.uint64(WINDOW_BYTES)
+    for start, size, space in _windows(batch):
+        inside = (at - np.uint64(start)) < np.uint64(size)
         if inside.any():
             found.append((space, np.flatnonzero(inside), start))
             rest &= ~inside
@@ -188,11 +220,15 @@ def _moved(bad: BadAccess, chosen: Lanes, start: int) -> BadAccess:
 
 def _check(at: Lanes, limit: int, size: int, space: str, what: str) -> None:
     """All of [at, at + size) must be below the limit; only global memory is accessed in more than 16 bytes."""
-    if size > MOST_BYTES and len(at):
-        raise BadAccess(0, int(at[0]), f"only global memory is accessed in more than {MOST_BYTES} bytes")
+    _check_size(at, size)
     if len(at) and (limit < size or int(at.max()) > limit - size):
         index = int(np.argmax(at > np.uint64(limit - size))) if limit >= size else 0
         raise BadAccess(index, int(at[index]), f"{what} {limit} bytes", space=space)
+
+
+def _check_size(at: Lanes, size: int) -> None:
+    if size > MOST_BYTES and len(at):
+        raise BadAccess(0, int(at[0]), f"only global memory is accessed in more than {MOST_BYTES} bytes")
 
 
 def _typed(memory: Lanes, scalar: Scalar, count: int) -> Lanes:

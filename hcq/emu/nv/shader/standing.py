@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ADDRESSES_SHOWN = 4  # of a loop's loads
 WAITS = {
+    "cluster barrier": "the barrier of its cluster",
     "warp barrier": "a barrier of its warp",
     "warp": "threads that the instruction's mask names, or the other warps of its warpgroup",
 }

@@ -15,6 +15,7 @@ from hcq.emu.nv.shader.paths import Path
 
 WAITS = {
     "barrier": "a barrier of their block",
+    "cluster barrier": "the barrier of their cluster",
     "warp barrier": "a barrier of their warp",
     "warp": "threads that the instruction's mask names, or the other warps of their warpgroup",
 }

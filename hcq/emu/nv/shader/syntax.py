@@ -154,6 +154,7 @@ class Function:
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid
+    required_cluster: tuple[int, ...] = ()  # .reqnctapercluster, of more than one block
     fault: Exception | None = None  # why it is not understood: then only its name is known
     param_base: int = 0  # where a kernel's parameters begin in constant bank 0: they are aligned there
 

@@ -8,8 +8,8 @@ Source   PTX ISA 8.6, "TensorCore 5th Generation Instructions"; which thread has
 
 Products and copies are asynchronous: here they are done when somebody looks at an mbarrier, in the order in which they
 were issued. A kernel that does not wait for its commit reads old words. Loads and stores of tensor memory are done at
-once, so a forgotten tcgen05.wait is not found. Pairs of blocks (cta_group::2) are not emulated: clusters have one
-block.
+once, so a forgotten tcgen05.wait is not found. Of a pair of blocks (cta_group::2) each allocates by itself, which both
+have to do alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import numpy as np
 
 from hcq.emu.nv.shader import mbarrier_ops, shared_matrix, spaces, tcgen05_products, tensor_memory
 from hcq.emu.nv.shader.batch import WARP, Batch
-from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
+from hcq.emu.nv.shader.bulk_moves import Issuer, address, each, goals_of
+from hcq.emu.nv.shader.clusters import name_access
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
@@ -50,8 +51,7 @@ def tcgen05(code: Code) -> Step:
         "alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "mma", "commit", "wait::ld", "wait::st",
         "fence::before_thread_sync", "fence::after_thread_sync",
     )  # fmt: skip
-    if code.flag("cta_group::2"):
-        raise code.refuse("pairs of blocks are not emulated: clusters have one block")
+    is_pair = code.flag("cta_group::2")
     code.flag("cta_group::1")
     is_sync = code.flag("sync")
     if is_sync:
@@ -69,11 +69,11 @@ def tcgen05(code: Code) -> Step:
     if what in ("ld", "st"):
         return _move(code, what == "ld")
     if what == "cp":
-        return _copy(code)
+        return _copy(code, is_pair)
     if what == "commit":
         return _commit(code)
     if what == "mma":
-        return tcgen05_products.product(code)
+        return tcgen05_products.product(code, is_pair)
     raise code.refuse("this one of tcgen05 is not emulated")
 
 
@@ -127,7 +127,7 @@ def _allocate(code: Code) -> Step:
                     f"no {count} columns of tensor memory are free; a GPU waits here until some are given back",
                 )  # fmt: skip
             issuer = Issuer(batch, lane, code.instruction)
-            place = spaces.without_window(address(at, issuer), batch.shared_window)
+            place = spaces.shared_number(batch, address(at, issuer))
             try:
                 spaces.SHARED.store(
                     batch, issuer.lanes, np.array([place], np.uint64), np.array([start], np.uint32)
@@ -242,7 +242,8 @@ def _start(batch: Batch, leader: int, code: Code, at: int, width: int) -> tuple[
     return lane, column
 
 
-def _copy(code: Code) -> Step:
+def _copy(code: Code, is_pair: bool) -> Step:
+    """Of a pair of blocks each copies from its own shared memory to its own tensor memory."""
     shape = code.take(*COPIES, "64x128b")
     if shape == "64x128b" or not shape:
         raise code.refuse(f"supported are {', '.join(COPIES)}")
@@ -266,27 +267,30 @@ def _copy(code: Code) -> Step:
             if matrix is None:
                 raise issuer.refuse(f"the matrix descriptor {int(bits[0]):#x}: {why}")
             column = tensor_memory.column_of(at)
-            block = int(batch.block_of_lane[issuer.lane])
-            if not memory_of(batch).is_allocated(block, column, row_bytes // 4):
-                raise issuer.refuse(
-                    f"columns {column} to {column + row_bytes // 4 - 1} are not all allocated"
-                )
+            blocks = tcgen05_products.blocks_of(issuer, is_pair)
+            for block in blocks:
+                if not memory_of(batch).is_allocated(block, column, row_bytes // 4):
+                    raise issuer.refuse(
+                        f"columns {column} to {column + row_bytes // 4 - 1} are not all allocated"
+                    )
 
             def work(
                 issuer: Issuer = issuer,
                 matrix: shared_matrix.Descriptor = matrix,
                 at: int = at,
-                block: int = block,
+                blocks: list[int] = blocks,
             ) -> None:
-                try:
-                    words = shared_matrix.rows_of(batch, issuer.lanes, matrix, rows, row_bytes)[0]
-                except BadAccess as bad:
-                    raise issuer.fault(bad, "load of a matrix") from None
-                place = memory_of(batch).words[block]
-                lane, column = tensor_memory.lane_of(at), tensor_memory.column_of(at)
-                for part in range(4 if is_repeated else 1):
-                    first = lane + WARP_LANES * part
-                    place[first : first + rows, column : column + row_bytes // 4] = words
+                for block in blocks:
+                    lanes = tcgen05_products.lanes_in(batch, block)
+                    try:
+                        words = shared_matrix.rows_of(batch, lanes, matrix, rows, row_bytes)[0]
+                    except BadAccess as bad:
+                        raise issuer.fault(bad, "load of a matrix") from None
+                    place = memory_of(batch).words[block]
+                    lane, column = tensor_memory.lane_of(at), tensor_memory.column_of(at)
+                    for part in range(4 if is_repeated else 1):
+                        first = lane + WARP_LANES * part
+                        place[first : first + rows, column : column + row_bytes // 4] = words
 
             batch.copies.count(work)
 
@@ -297,20 +301,24 @@ def _commit(code: Code) -> Step:
     code.flag("mbarrier::arrive::one")
     code.take("shared::cluster", "shared::cta", "shared")
     code.flag("b64")
-    if code.flag("multicast::cluster"):
-        raise code.refuse("clusters have one block: there is nobody else to tell")
-    code.expect(1)
+    is_multicast = code.flag("multicast::cluster")
+    code.expect(2 if is_multicast else 1)
+    goals = goals_of(code, 1, is_multicast)
     at_of, select, instruction = address_of(code, code.operands[0]), code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
         at = at_of(registers)
         for issuer in each(group, select(registers, group), instruction):
-            place = spaces.without_window(address(at, issuer), batch.shared_window)
+            place = spaces.shared_number(batch, address(at, issuer))
 
-            def work(issuer: Issuer = issuer, place: int = place) -> None:
+            told = goals(registers, issuer, place)
+
+            def work(issuer: Issuer = issuer, places: list[int] = told) -> None:
+                name_access(batch, issuer.instruction)
                 try:
-                    mbarrier_ops.arrive_once(batch, issuer.lanes, place)
+                    for one in places:
+                        mbarrier_ops.arrive_once(batch, issuer.lanes, one)
                 except BadAccess as bad:
                     raise issuer.fault(bad, "access to an mbarrier") from None
 

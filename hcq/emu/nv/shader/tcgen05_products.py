@@ -8,7 +8,9 @@ Source   PTX ISA 8.6, "tcgen05.mma", "Matrix Descriptor", "Instruction Descripto
          structures of descriptors
 
 An instruction takes 32 bytes of depth. Sums are made in double precision and rounded once; a GPU's last places differ.
-Sparse products, .ws and products of pairs of blocks are refused.
+Of a pair of blocks (cta_group::2) each has half of A's rows and half of B's columns in its shared memory, and half of
+D in its tensor memory. That each has the scales of its own rows and of all columns is inferred. Sparse products and
+.ws are refused.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hcq.emu.nv.shader import shared_matrix, tensor_memory
+from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
 from hcq.emu.nv.shader.errors import BadAccess
@@ -31,7 +34,7 @@ from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
 from hcq.nv.abi.tensor_map import Swizzle
 
 U32, U64 = TYPES["u32"], TYPES["u64"]
-ROWS = (64, 128)
+ROWS, ROWS_OF_PAIRS = (64, 128), (128, 256)
 MAX_COLUMNS = 256
 DEPTH_WORDS = 8  # of a row of A in tensor memory
 LANE_WORDS = 4  # of a mask of lanes
@@ -104,7 +107,22 @@ def descriptor(bits: Lanes) -> tuple[shared_matrix.Descriptor | None, str]:
     return shared_matrix.Descriptor(field(0), field(16), field(32), swizzle), ""
 
 
-def plan_of(kind: Kind, number: int) -> Plan | str:
+def blocks_of(issuer: Issuer, is_pair: bool) -> list[int]:
+    """Of the batch: the issuing thread's block; of a pair both, the one of even rank first."""
+    clusters, block = issuer.batch.clusters, int(issuer.batch.block_of_lane[issuer.lane])
+    if not is_pair:
+        return [block]
+    if clusters is None or clusters.size % 2:
+        raise issuer.refuse("a pair of blocks needs a cluster of an even number of them")
+    return [block & ~1, block | 1]  # clusters of an even size begin at even numbers
+
+
+def lanes_in(batch: Batch, block: int) -> Lanes:
+    """A thread of a block, as an array."""
+    return np.array([block * (batch.count // len(batch.blocks))])
+
+
+def plan_of(kind: Kind, number: int, is_pair: bool = False) -> Plan | str:
     """The meaning of an instruction's descriptor, or why it has none here."""
     if number >> 2 & 1:
         return "sparse products are not emulated"
@@ -117,7 +135,11 @@ def plan_of(kind: Kind, number: int) -> Plan | str:
         return f"this kind has no result of format {number >> 4 & 3}"
     rows, columns = (number >> 24 & 0x1F) * 16, (number >> 17 & 0x3F) * 8
     step = 8 if rows == 64 else 16
-    if rows not in ROWS or not step <= columns <= MAX_COLUMNS or columns % step:
+    if (
+        rows not in (ROWS_OF_PAIRS if is_pair else ROWS)
+        or not step <= columns <= MAX_COLUMNS
+        or columns % step
+    ):
         return f"there is no product of {rows} rows and {columns} columns"
     signs = tuple(-1 if number >> bit & 1 else 1 for bit in (13, 14))
     turned = tuple(bool(number >> bit & 1) for bit in (15, 16))
@@ -130,7 +152,7 @@ def plan_of(kind: Kind, number: int) -> Plan | str:
     )  # fmt: skip
 
 
-def product(code: Code) -> Step:
+def product(code: Code, is_pair: bool) -> Step:
     """The step of a tcgen05.mma whose first words are claimed."""
     name = code.take(*KINDS)
     if not name:
@@ -161,7 +183,7 @@ def product(code: Code) -> Step:
         scale_at = [address_of(code, one) for one in rest[:2]]
         rest = rest[2:]
     elif rest and isinstance(rest[0], Vector):
-        masks = [code.slot(part, U32) for part in code.parts(rest[0], LANE_WORDS)]
+        masks = [code.slot(part, U32) for part in code.parts(rest[0], LANE_WORDS * (1 + is_pair))]
         rest = rest[1:]
     if len(operands) < 5 or len(rest) != 1:
         raise code.refuse("expected [d], a, b, the instruction's descriptor, and whether D is added to")
@@ -180,7 +202,7 @@ def product(code: Code) -> Step:
             return int(np.broadcast_to(registers[slot], (batch.count,))[issuer.lane])
 
         for issuer in each(group, select(registers, group), instruction):
-            plan = plan_of(kind, one(i_slot, issuer))
+            plan = plan_of(kind, one(i_slot, issuer), is_pair)
             if isinstance(plan, str):
                 raise issuer.refuse(f"the instruction descriptor {one(i_slot, issuer):#x}: {plan}")
             where = address(d_at(registers), issuer)
@@ -192,7 +214,7 @@ def product(code: Code) -> Step:
                 kind, plan, issuer, where, a, _matrix(one(b_slot, issuer), issuer),
                 bool(np.broadcast_to(adds(registers), (batch.count,))[issuer.lane]), input_scale,
                 tuple(one(slot, issuer) for slot in masks), blocks,
-                tuple(address(at(registers), issuer) for at in scale_at),
+                tuple(address(at(registers), issuer) for at in scale_at), tuple(blocks_of(issuer, is_pair)),
             )  # fmt: skip
             work.check()
             batch.copies.count(work.run)
@@ -221,6 +243,12 @@ class _Work(NamedTuple):
     masks: tuple[int, ...]
     blocks: int
     scale_at: tuple[int, ...]
+    parts: tuple[int, ...]  # blocks, each of which has its part of D
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a pair's product has 64 rows in each block: the right half of D is in the lanes from 64 on."""
+        return len(self.parts) * ROWS[0] == self.plan.rows and len(self.parts) > 1
 
     @property
     def memory(self) -> tensor_memory.TensorMemory:
@@ -229,38 +257,48 @@ class _Work(NamedTuple):
         assert found is not None
         return found
 
-    @property
-    def block(self) -> int:
-        """The issuing thread's."""
-        return int(self.issuer.batch.block_of_lane[self.issuer.lane])
-
     def check(self) -> None:
         """Refuse columns that nobody has allocated."""
         known = self.issuer.batch.tensor_memory
-        needed = [(self.where, self.plan.columns)]
+        if self.is_split and (isinstance(self.a, int) or self.blocks or self.masks):
+            raise self.issuer.refuse(
+                "128 rows of a pair with A in tensor memory, scales or lanes that are left out are not emulated"
+            )
+        needed = [(self.where, self.plan.columns // (1 + self.is_split))]
         if isinstance(self.a, int):
             needed.append((self.a, DEPTH_WORDS))
-        needed += [
-            (at, -(-rows // 32)) for at, rows in zip(self.scale_at, (self.plan.rows, self.plan.columns))
-        ]
+        sides = self.plan.rows // len(self.parts), self.plan.columns
+        needed += [(at, -(-rows // 32)) for at, rows in zip(self.scale_at, sides)]
         for at, count in needed:
             first = tensor_memory.column_of(at)
-            if known is None or not known.is_allocated(self.block, first, count):
+            if known is None or not all(known.is_allocated(block, first, count) for block in self.parts):
                 raise self.issuer.refuse(f"columns {first} to {first + count - 1} are not all allocated")
 
     def run(self) -> None:
         """D = A B + D / 2**input_scale, or A B."""
+        plan, count = self.plan, len(self.parts)
+        halves = [
+            self._in_shared(block, self.b, plan.columns // count, plan.b, plan.turned[1])
+            for block in self.parts
+        ]
+        b = np.concatenate(halves) * plan.signs[1]
+        for number, block in enumerate(self.parts):
+            self._run_in(number, block, self._a(block) * plan.signs[0], b)
+
+    def _run_in(self, number: int, block: int, a: Lanes, b: Lanes) -> None:
+        """The part of D that is in one block."""
         plan = self.plan
-        a = self._a() * plan.signs[0]
-        b = self._in_shared(self.b, plan.columns, plan.b, plan.turned[1]) * plan.signs[1]
         if self.blocks:
             a, b = (
-                self._scaled(one, at, number) for number, (one, at) in enumerate(zip((a, b), self.scale_at))
+                self._scaled(block, one, at, which)
+                for which, (one, at) in enumerate(zip((a, b), self.scale_at))
             )
         total = a @ b.T
-        words = self.memory.words[self.block]
-        lanes = self._lanes()[:, None]
-        columns = tensor_memory.column_of(self.where) + np.arange(plan.columns)
+        if self.is_split:
+            total = np.concatenate(np.split(total, 2, axis=1))
+        words = self.memory.words[block]
+        lanes = self._lanes(len(total))[:, None]
+        columns = tensor_memory.column_of(self.where) + np.arange(total.shape[1])
         if self.adds:
             old = words[lanes, columns]
             numbers = (
@@ -277,47 +315,48 @@ class _Work(NamedTuple):
             )
             found = halves.astype(np.uint32)
         else:
-            found = from_numbers(plan.result, plan.saturates)(total)
-        is_written = np.ones((plan.rows, 1), bool)
+            found = from_numbers(plan.result, plan.saturates)(np.ascontiguousarray(total))
+        is_written = np.ones((len(total), 1), bool)
         if self.masks:
-            off = np.array([mask >> bit & 1 for mask in self.masks for bit in range(32)], bool)
+            masks = self.masks[LANE_WORDS * number : LANE_WORDS * (number + 1)]
+            off = np.array([mask >> bit & 1 for mask in masks for bit in range(32)], bool)
             is_written = ~off[lanes]
         words[lanes, columns] = np.where(is_written, found, words[lanes, columns])
 
-    def _lanes(self) -> Lanes:
+    def _lanes(self, rows: int) -> Lanes:
         """Where the rows of D are; of a product of 64 rows, 16 in the lanes of each warp."""
-        row = np.arange(self.plan.rows)
+        row = np.arange(rows)
         first = tensor_memory.lane_of(self.where)
-        return first + (row if self.plan.rows == tensor_memory.LANES else row // 16 * 32 + row % 16)
+        return first + (row if rows == tensor_memory.LANES else row // 16 * 32 + row % 16)
 
-    def _a(self) -> Lanes:
-        plan = self.plan
+    def _a(self, block: int) -> Lanes:
+        plan, rows = self.plan, self.plan.rows // len(self.parts)
         if not isinstance(self.a, int):
-            return self._in_shared(self.a, plan.rows, plan.a, plan.turned[0])
+            return self._in_shared(block, self.a, rows, plan.a, plan.turned[0])
         columns = tensor_memory.column_of(self.a) + np.arange(DEPTH_WORDS)
-        words = self.memory.words[self.block][self._lanes()[:, None], columns]
+        words = self.memory.words[block][self._lanes(rows)[:, None], columns]
         return _numbers(plan.a, is_dense=self.kind.dense, is_padded=False)(np.ascontiguousarray(words))
 
-    def _in_shared(self, matrix: shared_matrix.Descriptor, rows: int, name: str, is_turned: bool) -> Lanes:
-        numbers = _numbers(name, is_dense=self.kind.dense, is_padded=True)
+    def _in_shared(
+        self, block: int, matrix: shared_matrix.Descriptor, rows: int, name: str, is_turned: bool
+    ) -> Lanes:
+        numbers, batch = _numbers(name, is_dense=self.kind.dense, is_padded=True), self.issuer.batch
         try:
-            return shared_matrix.load(self.issuer.batch, self.issuer.lanes, matrix, rows, numbers, is_turned)[
-                0
-            ]
+            return shared_matrix.load(batch, lanes_in(batch, block), matrix, rows, numbers, is_turned)[0]
         except BadAccess as bad:
             raise self.issuer.fault(bad, "load of a matrix") from None
 
-    def _scaled(self, values: Lanes, at: int, number: int) -> Lanes:
+    def _scaled(self, block: int, values: Lanes, at: int, number: int) -> Lanes:
         """Numbers times their scales: row m has those in lane m % 32, column m / 32, from byte id on."""
         rows, depth = values.shape
         row = np.arange(rows)
         column = tensor_memory.column_of(at) + row // 32
-        words = self.memory.words[self.block][row % 32, column]
+        words = self.memory.words[block][row % 32, column]
         first = self.plan.scale_ids[number]
         scales = np.stack(
             [
-                _scale(words >> np.uint32(8 * (first + block)) & 0xFF, self.plan)
-                for block in range(self.blocks)
+                _scale(words >> np.uint32(8 * (first + which)) & 0xFF, self.plan)
+                for which in range(self.blocks)
             ],
             axis=1,
         )

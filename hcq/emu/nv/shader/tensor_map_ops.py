@@ -69,6 +69,7 @@ def copy_tile(code: Code, reduces: str) -> Step:
     rank = claim_mode(code)
     to, source = (memory_ops.take_space(code) for _ in range(2))
     is_counted, is_multicast = bulk_moves.claim_end(code)
+    is_pair = code.take("cta_group::1", "cta_group::2") == "cta_group::2"
     memory_ops.claim_hints(code)
     if (to, source, is_counted) not in (("shared", "global", True), ("global", "shared", False)):
         raise code.refuse("tiles go from .global to .shared with an mbarrier, or back in a bulk group")
@@ -78,23 +79,22 @@ def copy_tile(code: Code, reduces: str) -> Step:
     find = _tile_reader(code, map_operand, rank)
     shared = address_of(code, code.operands[shared_operand])
     mbarrier = address_of(code, code.operands[2]) if is_counted else shared
-    check_blocks = bulk_moves.cluster_check(code, 3) if is_multicast else None
+    goals = bulk_moves.goals_of(code, 3, is_multicast)
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
         lanes = select(registers, group)
         places, barriers = shared(registers), mbarrier(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
-            if check_blocks is not None:
-                check_blocks(registers, issuer)
             tiling, place = find(registers, issuer)
-            window = issuer.batch.shared_window
-            start = spaces.without_window(bulk_moves.address(places, issuer), window)
-            move = _move(issuer, tiling, place, start)
+            start = spaces.shared_number(issuer.batch, bulk_moves.address(places, issuer))
             if is_counted:
-                barrier = spaces.without_window(bulk_moves.address(barriers, issuer), window)
-                bulk_moves.bring(issuer, move, barrier)
+                barrier = spaces.shared_number(issuer.batch, bulk_moves.address(barriers, issuer))
+                for goal, told in zip(goals(registers, issuer, start), goals(registers, issuer, barrier)):
+                    object_at = bulk_moves.in_pair(told, goal, barrier) if is_pair else told
+                    bulk_moves.bring(issuer, _move(issuer, tiling, place, goal), object_at, is_pair)
             else:
+                move = _move(issuer, tiling, place, start)
                 bulk_moves.take(
                     issuer, move, _reduction(code, issuer, reduces, tiling.tensor) if reduces else None
                 )
@@ -281,7 +281,7 @@ def _publish(code: Code) -> Step:
         goals, starts = to(registers), source(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
             who = np.repeat(issuer.lanes, len(steps))
-            start = spaces.without_window(bulk_moves.address(starts, issuer), issuer.batch.shared_window)
+            start = spaces.shared_number(issuer.batch, bulk_moves.address(starts, issuer))
             try:
                 data = spaces.SHARED.load(issuer.batch, who, np.uint64(start) + steps, np.uint64, 1)
                 goal = np.uint64(bulk_moves.address(goals, issuer))

@@ -136,3 +136,28 @@ def test_a_warp_finds_its_local_memory_where_the_one_before_it_had_its_own() -> 
     assert one.record.l2_bytes == 32 * one.record.local_sectors
     assert one.record.dram_write_bytes == one.record.l2_bytes // 2
     assert (one.record.sectors, one.record.bytes_needed) == (0, 0)
+
+
+@pytest.mark.parametrize(("stride", "share"), [(8192, 1.0), (4096, 0.5), (8192 + 256, 1 / 32)])
+def test_rows_a_multiple_of_8_kilobytes_apart_are_all_in_one_channel_of_an_mi200(
+    stride: int, share: float
+) -> None:
+    some, all_of_them = (
+        Tally("gfx90a", 0, "k", (99, 1, 1), (64, 1, 1), 64, 32, 0, 0, sample) for sample in (1, 2)
+    )
+    lanes = np.arange(64, dtype=np.uint64)
+    for made, blocks in ((some, 1), (all_of_them, 2)):
+        for block in range(blocks):
+            place = np.full(64, block, np.int64)
+            made.memory("store", place, place, lanes * np.uint64(stride), 8)
+    some.learn(all_of_them)
+    assert some.record.channel_share == some.record.held_channel_share == pytest.approx(share, abs=0.001)
+
+
+@pytest.mark.parametrize(("stored", "clocks"), [(0, 4.0), (4, 0.0)])
+def test_what_goes_on_to_shared_memory_passes_the_data_path_once(stored: int, clocks: float) -> None:
+    made, lanes = tally(), np.arange(32, dtype=np.uint64)
+    made.memory(
+        "load", np.zeros(32, np.int64), np.zeros(32, np.int64), lanes * np.uint64(16), 16, stored=stored
+    )
+    assert made.record.l1_clocks == clocks

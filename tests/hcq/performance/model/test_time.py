@@ -140,3 +140,28 @@ def test_a_tiny_kernel_is_said_to_be_mostly_its_launch() -> None:
         l2_requests=0, load_sectors=8, store_sectors=8,
     )  # fmt: skip
     assert any("launch" in note for note in roofline.predict(tiny, "a100").notes)
+
+
+@pytest.mark.parametrize(
+    ("block", "held", "slower"), [(1.0, 1.0, True), (1.0, 1 / 32, False), (1 / 32, 1.0, False)]
+)
+def test_a_channel_of_l2_is_crowded_where_a_block_and_its_neighbours_ask_the_same(
+    block: float, held: float, slower: bool
+) -> None:
+    chip = datasheets.chip("mi210")
+    spread = stream(arch="gfx90a", warp_size=64)
+    crowded = dataclasses.replace(spread, channel_share=block, held_channel_share=held)
+    found = estimate(crowded, chip)
+    assert (found.bound_by == "an L2 channel") is slower
+    assert (found.seconds > 1.5 * estimate(spread, chip).seconds) is slower
+
+
+@pytest.mark.parametrize("name", datasheets.CHIPS)
+def test_lanes_of_a_unit_are_what_the_datasheet_s_peaks_need(name: str) -> None:
+    chip, lanes = datasheets.chip(name), rates_of(datasheets.chip(name)).lanes
+    clocks = chip.units * chip.clock_hz
+    if "f64" in chip.vector_flops:
+        assert 2 * lanes["f64"] * clocks == pytest.approx(chip.vector_flops["f64"], rel=0.1)
+    if chip.arch.startswith("sm_"):  # pairs of halves
+        assert 4 * lanes["half"] * clocks == pytest.approx(chip.vector_flops["f16"], rel=0.1)
+        assert 2 * lanes["fma"] * clocks <= 1.01 * chip.vector_flops["f32"]

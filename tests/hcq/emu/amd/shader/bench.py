@@ -28,6 +28,7 @@ from tests.hcq.emu.amd.shader.kernels import ISAS
 GFX9 = {"gfx90a", "gfx942", "gfx950"}
 FAMILY = {
     "gfx1100": "gfx1100",
+    "gfx1151": "gfx1100",
     "gfx1201": "gfx1100",
     "gfx90a": "gfx942",
     "gfx942": "gfx942",

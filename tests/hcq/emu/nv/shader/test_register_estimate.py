@@ -10,7 +10,7 @@ import pytest
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.register_estimate import LEAST, MOST, estimate
-from tests.hcq.emu.nv.shader.running import HEADER, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import HEADER, needs_nvjitlink, needs_nvrtc
 
 if TYPE_CHECKING:
     from hcq.nv.toolchain.nvrtc import Compiled
@@ -58,3 +58,49 @@ def test_more_values_at_once_never_need_fewer_registers() -> None:
     assert found == sorted(found)
     assert LEAST <= found[0] < found[3] and found[3] >= 60
     assert found[-1] == MOST
+
+
+def of_programs(programs: list[str], arch: str) -> dict[str, float]:
+    """Kernel of a tensor program -> registers, estimated over ptxas's."""
+    from hcq.compiler.pipeline import build
+    from hcq.frontend.core.structure import structure_of
+    from hcq.frontend.schedule.schedule import schedule
+    from hcq.nv.cubin import Cubin
+    from hcq.nv.toolchain import nvjitlink
+    from hcq.tools import golden_text
+    from hcq.tools.golden_programs import PROGRAMS
+
+    target, found = golden_text.TARGETS[arch](), {}
+    for name in programs:
+        wanted = PROGRAMS[name]().node
+        storages = structure_of([wanted]).storages
+        formats = golden_text.narrow_formats(arch), target.most_arguments, golden_text.scaled_formats(arch)
+        made = schedule([wanted], storages, target.threads, *formats)
+        for kernel in made.kernels:
+            code = build(kernel.sink, target)
+            ptx = code.image.decode().rstrip("\0")
+            function = parse(ptx).functions[code.entry]
+            ours = estimate(flow.blocks_of(function), function.registers)
+            theirs = Cubin(nvjitlink.link_ptx(ptx, arch), "k").kernels[code.entry].registers
+            found[f"{name} {code.entry}"] = max(ours, FREE) / max(theirs, FREE)
+    return found
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize(
+    ("program", "arch"),
+    [("matmul_float16", "sm_80"), ("attention", "sm_80"), ("softmax", "sm_90"), ("layer_norm", "sm_90")],
+)
+def test_registers_of_tensor_programs_are_near_ptxas_s(program: str, arch: str) -> None:
+    found = of_programs([program], arch)
+    assert found and all(1 / 1.25 <= ratio <= 1.25 for ratio in found.values()), found
+
+
+@needs_nvjitlink
+@pytest.mark.thorough
+def test_registers_of_nine_of_ten_golden_kernels_are_within_a_half_of_ptxas_s() -> None:
+    from hcq.tools.golden_programs import PROGRAMS
+
+    found = [ratio for arch in ("sm_80", "sm_90") for ratio in of_programs(list(PROGRAMS), arch).values()]
+    assert sum(1 / 1.5 <= ratio <= 1.5 for ratio in found) >= 0.9 * len(found), found
+    assert min(found) > 0.4 and max(found) < 2, found

@@ -416,7 +416,7 @@ def test_what_cannot_be_is_refused_with_a_reason(lines, why):
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32;", "pairs of blocks"),
+        ("tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %m0, %m1, [%t], %d, %one;", ".sp is not emulated"),
         (
             "tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%d}, [%t], %c;",
             "how far both halves are apart is a number",
@@ -455,3 +455,116 @@ def test_the_vendors_assembler_takes_the_text_of_these_tests():
         "tcgen05.cp.cta_group::1.32x128b.warpx4 [%t], %m0;",
     ):
         assert link_ptx(kernel(matrices + product, (4096, 2048), columns=8), "sm_100a")
+
+
+def of_pair(mma: str, sizes: tuple[int, ...], columns: int) -> str:
+    """The same kernel for a pair of blocks: each has its halves of X and of O, and the one of even rank multiplies."""
+    text = kernel(mma, sizes, "barrier.cluster.arrive; barrier.cluster.wait;", columns)
+    text = text.replace("cta_group::1", "cta_group::2").replace(
+        ".reg .pred",
+        ".reg .b32 %rank; .reg .b16 %mask; mov.u32 %rank, %cluster_ctarank; mov.u16 %mask, 3; .reg .pred",
+        1,
+    )
+    for number, size in enumerate(sizes):
+        load = f"ld.param.u64 %x{number}, [X{number}];"
+        text = text.replace(load, f"{load} mad.wide.u32 %x{number}, %rank, {size}, %x{number};")
+    text = text.replace(
+        "ld.param.u64 %o, [O];", f"ld.param.u64 %o, [O]; mad.wide.u32 %o, %rank, {512 * columns}, %o;"
+    )
+    text = text.replace("setp.ne.u32 %q, %i, 0; @%q", "or.b32 %c, %i, %rank; setp.ne.u32 %q, %c, 0; @%q")
+    one = "shared::cluster.b64 [%bar];"
+    assert one in text
+    return text.replace(one, "shared::cluster.multicast::cluster.b64 [%bar], %mask;")
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("rows, columns", [(256, 64), (128, 64), (256, 128)])
+def test_a_pair_of_blocks_has_halves_of_both_matrices_and_of_the_product(rows, columns, adds):
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-4, 5, (rows, 16)), rng.integers(-4, 5, (columns, 16))
+    c = rng.integers(-50, 50, (2, 128, columns)).astype(np.float32)
+    layouts = [Layout(n // 2, "f16", "k", "128B") for n in (rows, columns)]
+    images = [
+        np.concatenate([layout.image(encoded(half, "f16")) for half in np.split(x, 2)])
+        for layout, x in zip(layouts, (a, b))
+    ]
+    mma = (
+        matrix_at(0, 0, descriptor(layouts[0], "128B"))
+        + matrix_at(1, 1, descriptor(layouts[1], "128B"))
+        + f"mov.u32 %d, {instruction(rows, columns, (0, 0), F32):#x};"
+        + f"tcgen05.mma.cta_group::2.kind::f16 [%t], %m0, %m1, %d, {'%one' if adds else '%zero'};"
+    )
+    sizes = tuple(len(image) // 2 for image in images)
+    out = c.copy()
+    run_ptx(of_pair(mma, sizes, columns), "k", 2, 128, *images, out, cluster=(2, 1, 1))
+    product = (a @ b.T).reshape(2, rows // 2, columns)
+    wanted = c.copy()
+    if rows == 128:
+        left, right = product[..., : columns // 2], product[..., columns // 2 :]
+        product = np.concatenate((left, right), axis=1)
+    part = wanted[..., : product.shape[2]]
+    part[:] = product + (part if adds else 0)
+    assert np.array_equal(out, wanted)
+
+
+def test_a_pair_needs_a_cluster_and_its_own_sizes():
+    layouts = [Layout(64, "f16", "k", "128B"), Layout(32, "f16", "k", "128B")]
+    images = [
+        np.zeros(2 * len(layout.image(encoded(np.zeros((n, 16), int), "f16"))), np.uint8)
+        for layout, n in zip(layouts, (64, 32))
+    ]
+    for rows, cluster, why in (
+        (128, 1, "a pair of blocks needs a cluster"),
+        (64, 2, "no product of 64 rows"),
+    ):
+        mma = (
+            matrix_at(0, 0, descriptor(layouts[0], "128B")) + matrix_at(1, 1, descriptor(layouts[1], "128B"))
+            + f"mov.u32 %d, {instruction(rows, 64, (0, 0), F32):#x};"
+            + "tcgen05.mma.cta_group::2.kind::f16 [%t], %m0, %m1, %d, %zero;"
+        )  # fmt: skip
+        text = of_pair(mma, tuple(len(image) // 2 for image in images), 64)
+        with pytest.raises(KernelFault, match=why):
+            run_ptx(text, "k", 2, 128, *images, np.zeros((2, 128, 64), np.float32), cluster=(cluster, 1, 1))
+
+
+def test_each_block_of_a_pair_has_the_scales_of_its_rows_and_of_all_columns():
+    rng = np.random.default_rng(8)
+    codes = [rng.integers(0, 0x70, (rows, 32)) for rows in (256, 64)]
+    images = [np.concatenate([small_image(half, 8, False) for half in np.split(one, 2)]) for one in codes]
+    values = [np.vectorize(lambda c: small_value("e4m3", int(c)))(one) for one in codes]
+    exponents = [rng.integers(124, 131, rows) for rows in (256, 64)]
+    out = np.zeros((2, 128, 128), np.float32)
+    for block, row, warp in itertools.product(range(2), range(128), range(4)):
+        place = out.view(np.uint32)[block, 32 * warp + row % 32]
+        place[64 + row // 32] = exponents[0][128 * block + row]
+        if row < 64:
+            place[72 + row // 32] = exponents[1][row]
+    mma = (
+        matrix_at(0, 0, PLAIN)
+        + matrix_at(1, 1, PLAIN)
+        + f"mov.u32 %d, {instruction(256, 64, (0, 0), 0, more=1 << 23):#x};"
+        + "add.u32 %w0, %t, 64; add.u32 %w1, %t, 72;"
+        + "tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale.scale_vec::1X [%t], %m0, %m1, %d, [%w0], [%w1], %zero;"
+    )
+    sizes = tuple(len(image) // 2 for image in images)
+    run_ptx(of_pair(mma, sizes, 128), "k", 2, 128, *images, out, cluster=(2, 1, 1))
+    a, b = (value * 2.0 ** (marks - 127.0)[:, None] for value, marks in zip(values, exponents))
+    assert np.array_equal(out[..., :64], (a @ b.T).astype(np.float32).reshape(2, 128, 64))
+
+
+def test_a_pair_copies_in_both_blocks():
+    data = np.arange(2 * 128 * 8, dtype=np.uint32).reshape(2, 128, 8)
+    pieces = np.ascontiguousarray(data.reshape(2, 16, 8, 2, 4).transpose(0, 3, 1, 2, 4)).view(np.uint8)
+    bits = 1 << 46 | 2048 >> 4 << 16 | 128 >> 4 << 32
+    copy = matrix_at(0, 0, bits) + "tcgen05.cp.cta_group::2.128x256b [%t], %m0;"
+    out = np.zeros((2, 128, 8), np.uint32)
+    run_ptx(of_pair(copy, (4096,), 8), "k", 2, 128, pieces.reshape(-1), out, cluster=(2, 1, 1))
+    assert np.array_equal(out, data)
+
+
+@needs_nvjitlink
+def test_the_vendors_assembler_takes_the_kernels_of_pairs():
+    from hcq.nv.toolchain.nvjitlink import link_ptx
+
+    mma = "tcgen05.mma.cta_group::2.kind::f16 [%t], %m0, %m1, %d, %zero;tcgen05.cp.cta_group::2.128x256b [%t], %m0;"
+    assert link_ptx(of_pair(mma, (64, 64), 64), "sm_100a")

@@ -305,3 +305,20 @@ def test_the_vendors_assembler_takes_the_text_of_these_tests():
 
     store = "mov.u32 %c2, 4; mov.u32 %c3, 4;" + STORE
     assert link_ptx(kernel(loading((0, 0), 128) + store, 128), "sm_90a")
+
+
+def test_one_block_of_a_pair_counts_what_comes_to_both():
+    sync = "barrier.cluster.arrive; barrier.cluster.wait;"
+    body = f"""mov.u32 %c3, %cluster_ctarank; mov.u32 %c0, 0; shl.b32 %c1, %c3, 2; mad.wide.u32 %out, %c3, 128, %out;
+    setp.eq.u32 %out_of, %c3, 0; and.pred %out_of, %out_of, %first;
+    @%out_of mbarrier.arrive.expect_tx.shared::cta.b64 %tx, [%bar], 256; {sync} and.b32 %c4, %bar, 0xfeffffff;
+    @%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2
+    [%tile], [%map, {{%c0, %c1}}], [%c4];
+    setp.ne.u32 %out_of, %c3, 0; @%out_of bra LATER; {WAIT.format(0, 0)} LATER: {sync}"""
+    tensor = Tensor(ElementType.F32, (8, 8))
+    out, text, box = np.zeros((2, 4, 8), np.float32), kernel(body, 128), tensor.map((4, 8))
+    tensor.launch.run(tensor.launch.load(text, "k"), 2, 32, box, out, cluster=(2, 1, 1))
+    assert (out.reshape(8, 8) == tensor.values).all()
+    with pytest.raises(KernelFault, match="the mbarrier is not in the shared memory of the block"):
+        apart = tensor.launch.load(text.replace(".cta_group::2", ""), "k")
+        tensor.launch.run(apart, 2, 32, box, out, cluster=(2, 1, 1))
