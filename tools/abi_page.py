@@ -1,7 +1,7 @@
 """ABI page: the history in docs/abi.md, of every kernel driver whose releases are known (`make docs`).
 
-In       the atlases that backends name; the page as it is
-Out      the page, with what stands between its marks written anew
+In       the atlases that backends name
+Out      `histories`: what stands between the marks of the page
 Changes  nothing
 Next     pages.py (writes and checks it), hcq/atlas/ (compares releases), hcq/system/abi_atlas.py (what an atlas is)
 """
@@ -10,26 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 from hcq.atlas import command, text
 from hcq.atlas.difference import difference
 from hcq.system.abi_atlas import Atlas
 
-PAGE = "abi.md"
-BEGIN, END = "<!-- history: written by make docs -->", "<!-- end of history -->"
 
-
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text. A page without the marks gets them at its end."""
-    path = docs / PAGE
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    start, found, rest = before.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not found or not closed:
-        start, after = f"{before.rstrip()}\n\n", "\n"
-    lines = [line for atlas in command.atlases().values() for line in history(atlas)]
-    return {PAGE: "\n".join([f"{start}{BEGIN}", "", *lines, f"{END}{after}"])}
+def histories() -> str:
+    """What is known of every driver."""
+    return "\n".join(line for atlas in command.atlases().values() for line in history(atlas)).rstrip("\n")
 
 
 def history(atlas: Atlas) -> Iterator[str]:

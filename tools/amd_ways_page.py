@@ -1,7 +1,7 @@
 """AMD page: which instructions are compiled, interpreted and refused, in docs/emulated-amd.md (`make docs`).
 
-In       the instruction sets of hcq/emu/amd/shader/; the page as it is
-Out      the page, with what stands between its marks written anew
+In       the instruction sets of hcq/emu/amd/shader/
+Out      `lists`: what stands between the marks of the page
 Changes  nothing
 Next     pages.py (writes and checks it), hcq/emu/amd/shader/ways.py (what is found),
          refused_page.py (the names of what is refused)
@@ -10,21 +10,6 @@ Next     pages.py (writes and checks it), hcq/emu/amd/shader/ways.py (what is fo
 from __future__ import annotations
 
 import functools
-from pathlib import Path
-
-PAGE = "emulated-amd.md"
-BEGIN, END = "<!-- instructions: written by make docs -->", "<!-- end of instructions -->"
-
-
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text. A page without the marks stays as it is, and is then old: the marks belong there."""
-    path = docs / PAGE
-    before = path.read_text(encoding="utf-8") if path.is_file() else f"{BEGIN}\n{END}\n"
-    start, found, rest = before.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not found or not closed:
-        return {PAGE: f"{before.rstrip()}\n\n{BEGIN}\n\n{lists()}\n\n{END}\n"}
-    return {PAGE: f"{start}{BEGIN}\n\n{lists()}\n\n{END}{after}"}
 
 
 @functools.cache

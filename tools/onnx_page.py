@@ -22,7 +22,7 @@ def pages(docs: Path) -> dict[str, str]:
         NOTE,
         "",
         "What a model may ask for, of ONNX's own versions up to 28 and `ai.onnx.ml` up to 5 ([onnx](onnx.md)).",
-        "A number is the first version of a form; where forms differ only in dtypes there is one.",
+        "A number is the first version of an operator's form. Forms that differ only in dtypes share one number.",
         "[Conformance](conformance-onnx.md) has ONNX's tests of them.",
         "",
         table(),

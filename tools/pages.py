@@ -1,10 +1,10 @@
 """Generated pages: what the documentation repeats of the source, written from it (`make docs`), checked by `make lint`.
 
-In       the generators listed in GENERATORS; the pages as they are now
+In       the generators of GENERATORS, which write whole pages, and of PARTS; the pages as they are now
 Out      docs/, only files whose text differs
 Changes  those files; pages in a generator's folder that it does not make are removed
-Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, ptx_page.py, amd_ways_page.py,
-         refused_page.py, abi_page.py, stubs.py, upward_page.py (the generators)
+Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, stubs.py (whole pages), ptx_page.py,
+         amd_ways_page.py, refused_page.py, abi_page.py, upward_page.py (parts)
 
     python tools/pages.py            write the pages
     python tools/pages.py --check    write nothing; say which pages are old, and exit with 1
@@ -53,12 +53,33 @@ GENERATORS = (
     Generator(rule_pages.pages, "rules"),
     Generator(module_pages.pages),
     Generator(onnx_page.pages),
-    Generator(ptx_page.pages),
-    Generator(amd_ways_page.pages),
-    Generator(refused_page.pages),
-    Generator(abi_page.pages),
     Generator(stubs.pages),
-    Generator(upward_page.pages),
+)
+
+
+class Part(NamedTuple):
+    """What stands between two comments of a page that is prose elsewhere. A page may have several parts."""
+
+    page: str
+    mark: str
+    text: Callable[[], str]
+
+    def renewed(self, before: str | None) -> str:
+        """The page with this part written anew. One that has no such comments gets them at its end."""
+        begin, end = f"<!-- {self.mark}: written by make docs -->", f"<!-- end of {self.mark} -->"
+        start, _, rest = (before or "").partition(begin)
+        _, closed, after = rest.partition(end)
+        if not closed:
+            start, after = f"{before.rstrip()}\n\n" if before else "", "\n"
+        return f"{start}{begin}\n\n{self.text()}\n\n{end}{after}"
+
+
+PARTS = (
+    Part("abi.md", "history", abi_page.histories),
+    Part("architecture.md", "upward references", upward_page.references),
+    Part("emulated-amd.md", "instructions", amd_ways_page.lists),
+    Part("emulated-amd.md", "refused", refused_page.table),
+    Part("emulated-ptx.md", "tables", ptx_page.tables),
 )
 
 
@@ -91,6 +112,8 @@ def survey(docs: Path = DOCS) -> tuple[dict[str, str], list[str]]:
         wanted.update(generator.pages(docs))
         if generator.folder:
             there |= {f"{generator.folder}/{path.name}" for path in (docs / generator.folder).glob("*.md")}
+    for part in PARTS:
+        wanted[part.page] = part.renewed(wanted.get(part.page, read(docs / part.page)))
     return wanted, sorted(there - wanted.keys())
 
 

@@ -1,7 +1,7 @@
 """PTX page: the tables in docs/emulated-ptx.md, of the instructions, registers and targets there are (`make docs`).
 
-In       the rules of hcq/emu/nv/shader/, by which instructions are decoded; the page as it is
-Out      the page, with what stands between its marks written anew
+In       the rules of hcq/emu/nv/shader/, by which instructions are decoded
+Out      `tables`: what stands between the marks of the page
 Changes  nothing
 Next     pages.py (writes and checks it), hcq/emu/nv/shader/opcodes.py (the rules)
 """
@@ -9,21 +9,6 @@ Next     pages.py (writes and checks it), hcq/emu/nv/shader/opcodes.py (the rule
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
-
-PAGE = "emulated-ptx.md"
-BEGIN, END = "<!-- tables: written by make docs -->", "<!-- end of tables -->"
-
-
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text. A page without the marks stays as it is, and is then old: the marks belong there."""
-    path = docs / PAGE
-    before = path.read_text(encoding="utf-8") if path.is_file() else f"{BEGIN}\n{END}\n"
-    start, found, rest = before.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not found or not closed:
-        return {PAGE: f"{before.rstrip()}\n\n{BEGIN}\n\n{tables()}\n\n{END}\n"}
-    return {PAGE: f"{start}{BEGIN}\n\n{tables()}\n\n{END}{after}"}
 
 
 def tables() -> str:

@@ -1,7 +1,7 @@
 """Refused page: the table in docs/emulated-amd.md of the instructions that emulated AMD GPUs refuse (`make docs`).
 
-In       the opcode tables of hcq/emu/amd/shader/, each instruction decoded and compiled; the page as it is
-Out      the page, with what stands between its marks written anew
+In       the opcode tables of hcq/emu/amd/shader/, each instruction decoded and compiled
+Out      `table`: what stands between the marks of the page
 Changes  nothing
 Next     pages.py (writes and checks it), tests/hcq/emu/amd/shader/test_coverage.py (the same for each format)
 
@@ -11,16 +11,14 @@ swizzled descriptors, is not in the table.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hcq.emu.amd.shader.isa import Format, Isa, Opcode
+    from hcq.emu.amd.shader.isa import Isa
 
-PAGE = "emulated-amd.md"
-BEGIN, END = "<!-- refused: written by make docs -->", "<!-- end of refused -->"
 ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx90a": "gfx90a",
     "gfx942": "gfx942",
@@ -43,17 +41,7 @@ KINDS = {  # what instructions are for, by names
 }
 
 
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text. A page without the marks stays as it is, and is then old: the marks belong there."""
-    path = docs / PAGE
-    before = path.read_text(encoding="utf-8") if path.is_file() else f"{BEGIN}\n{END}\n"
-    start, found, rest = before.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not found or not closed:
-        return {PAGE: f"{before.rstrip()}\n\n{BEGIN}\n\n{table()}\n\n{END}\n"}
-    return {PAGE: f"{start}{BEGIN}\n\n{table()}\n\n{END}{after}"}
-
-
+@functools.cache
 def table() -> str:
     """What is refused on each architecture, by what it is for."""
     from hcq.emu.amd.shader.architectures import ISAS
@@ -80,13 +68,12 @@ def refused(isa: Isa) -> Iterator[str]:
     from hcq.emu.amd.shader.lane_ops import relative_moves
     from hcq.emu.amd.shader.operands import Context, Mode
     from hcq.emu.amd.shader.program import Program
+    from hcq.emu.amd.shader.ways import some_instruction
 
     usual_mode, accumulators = 0x3F0, 256
     for form in isa.formats:
         for opcode in form.table.values():
-            literal = 0x3F800000 if opcode.operand("literal32") else None
-            words = isa.encode(opcode.name, form.name, literal, None, **some_fields(form, opcode))
-            inst = isa.decode([*words, 0, 0])
+            inst = some_instruction(isa, form, opcode)
             for size in (64,) if isa.has_sdwa else (32, 64):
                 context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.has_sdwa else 0)
                 try:
@@ -95,18 +82,3 @@ def refused(isa: Isa) -> Iterator[str]:
                 except IllegalOperation:
                     yield opcode.name
                     break
-
-
-def some_fields(form: Format, opcode: Opcode) -> dict[str, int]:
-    """Registers that every operand may name; of messages and hardware registers one that is answered."""
-    found = {}
-    for operand in opcode.operands:
-        if operand.field not in form.layout.fields or operand.field == "simm16":
-            continue
-        if operand.field.startswith(("src", "ssrc")):
-            found[operand.field] = 131 if operand.file == "I" else 4 if operand.file == "S" else 272
-        elif operand.field in ("sdst", "vdst"):
-            found[operand.field] = 8
-    if opcode.name == "s_getreg_b32":
-        found["simm16"] = 1
-    return found

@@ -1,7 +1,7 @@
 """Upward page: the part of docs/architecture.md that lists which files of hcq/ name what stands above it (`make docs`).
 
 In       pyproject.toml, [tool.importlinter], `named`: the imports by string that the laws of imports leave out
-Out      docs/architecture.md with the lines between two comments written anew
+Out      `references`: what stands between the marks of the page
 Changes  nothing
 Next     pages.py (writes and checks it), .ci/named_imports.py (the law, which refuses a reference that is not listed)
 """
@@ -12,25 +12,11 @@ import ast
 import re
 from pathlib import Path
 
-START = "<!-- upward references: written by `make docs` from pyproject.toml -->\n"
-END = "<!-- end of upward references -->\n"
+ROOT = Path(__file__).resolve().parent.parent
 ABOVE = ("frontend", "compiler", "ir", "tools")
 
 
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text."""
-    page = docs / "architecture.md"
-    if not page.is_file():
-        return {}
-    before, start, rest = page.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        raise ValueError(f"{page}: no lines {START.strip()} and {END.strip()} with the list between them.")
-    lines = references(docs.parent)
-    return {page.name: f"{before}{START}\n{lines}\n{END}{after}"}
-
-
-def references(root: Path) -> str:
+def references(root: Path = ROOT) -> str:
     """A line for each file below that names files above, or each group of such files."""
     text = (root / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r"^named = (\[\n.*?^\])$", text, re.DOTALL | re.MULTILINE)
@@ -45,7 +31,7 @@ def references(root: Path) -> str:
             continue
         places = dict.fromkeys(place(root, name) for name in above)
         lines += f"- `{place(root, importer)}` names {', '.join(f'`{one}`' for one in places)}: {why}\n"
-    return lines
+    return lines.rstrip("\n")
 
 
 def is_above(module: str) -> bool:

@@ -49,8 +49,9 @@ DIVISIONS = (3, 4)
 
 @pytest.fixture(autouse=True)
 def no_families() -> Iterator[None]:
-    """Each test begins with nothing known about numbers."""
+    """Each test begins with nothing known about numbers, and with no keys of the short way: a full table is emptied."""
     varying_numbers._families.clear()
+    plans._short.clear()
     yield
     varying_numbers._families.clear()
 

@@ -43,6 +43,8 @@ def test_check_names_old_pages_and_a_run_writes_them(
     assert not (tmp_path / "packets" / "gone.md").exists()
     assert pages.main(["--check"], tmp_path) == 0
     assert packets.Dispatch.table() in (tmp_path / "packets" / "cpu.md").read_text()
+    for part in pages.PARTS:  # those that share a page, too
+        assert f"<!-- end of {part.mark} -->" in (tmp_path / part.page).read_text()
 
 
 def test_a_rules_page_keeps_its_prose_and_a_rule_without_one_gets_a_page_to_fill_in(tmp_path: Path) -> None:
@@ -61,7 +63,6 @@ def test_the_index_lists_every_rule_once() -> None:
 
 def test_architecture_lists_what_the_laws_of_imports_let_hcq_name_above_it(tmp_path: Path) -> None:
     (tmp_path / "ir").mkdir()
-    (tmp_path / "docs").mkdir()
     (tmp_path / "pyproject.toml").write_text(
         "[tool.importlinter]\nnamed = [\n"
         '    "hcq -> hcq.frontend.tensor hcq.ir hcq.errors: names",\n'
@@ -69,19 +70,18 @@ def test_architecture_lists_what_the_laws_of_imports_let_hcq_name_above_it(tmp_p
         '    "hcq.frontend.late -> hcq.frontend.ops.*: above",\n'
         '    "hcq.*.backend -> hcq.tools.shown.*: code is read",\n]\n'
     )
-    page = tmp_path / "docs" / "architecture.md"
-    page.write_text(f"# Before\n\n{upward_page.START}- an old line\n{upward_page.END}\nAfter\n")
-    made = upward_page.pages(page.parent)["architecture.md"]
-    assert [line for line in made.splitlines() if line.startswith("- ")] == [
+    assert upward_page.references(tmp_path).splitlines() == [
         "- `hcq/__init__.py` names `frontend/tensor.py`, `ir/`: names",
         "- `hcq/*/backend.py` names `tools/shown/`: code is read",
     ]
-    assert made.startswith("# Before\n") and made.endswith("\nAfter\n")
-    page.write_text(made)
-    assert upward_page.pages(page.parent)["architecture.md"] == made
 
 
-def test_a_page_without_the_place_for_the_list_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "architecture.md").write_text("# Architecture\n")
-    with pytest.raises(ValueError, match="with the list between them"):
-        upward_page.pages(tmp_path)
+def test_a_part_of_a_page_is_renewed_between_its_comments_and_beside_other_parts() -> None:
+    first, second = pages.Part("a.md", "rows", lambda: "- new"), pages.Part("a.md", "sums", lambda: "2")
+    page = "# Before\n\n<!-- rows: written by make docs -->\n- old\n<!-- end of rows -->\n\nAfter.\n"
+    once = second.renewed(first.renewed(page))
+    assert once.startswith(
+        "# Before\n\n<!-- rows: written by make docs -->\n\n- new\n\n<!-- end of rows -->\n\nAfter."
+    )
+    assert once.endswith("\n\n<!-- sums: written by make docs -->\n\n2\n\n<!-- end of sums -->\n")
+    assert first.renewed(second.renewed(once)) == once
