@@ -1,8 +1,8 @@
 """The law of door plates: every file, folder and name that the docstring at the top of a module names is there.
 
 In       the docstrings of modules: their fields In, Out, Changes, Next
-Out      a line for each name that leads nowhere, on the terminal; the exit status 1 when there is one
-Changes  nothing; with --mend, door plates: a file that has moved is named where it is, if there is one of its name
+Out      a line for each name that leads nowhere, and each idle line; the exit status 1 when there is one
+Changes  with --mend, door plates: a file that has moved is named where it is, if there is one; idle lines go
 Next     Makefile (`make lint` runs it), CONTRIBUTING.md (what a door plate says)
 
     python .ci/plates.py [--mend]
@@ -10,6 +10,8 @@ Next     Makefile (`make lint` runs it), CONTRIBUTING.md (what a door plate says
 A file (`rings.py`) is looked for beside the module, in each folder above it, and in the floors of the package (`hcq/`,
 `frontend/`, ...). In Next this holds for folders and files of data, too; elsewhere these may be a program's own. A name
 in backquotes, `Missing` or `ast.walk`, has to occur in the code of the project, wherever that is.
+
+A plate without the field Changes says that the file changes nothing, so a line that says only this is idle.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import NamedTuple
 
 FLOORS = ("hcq", "frontend", "compiler", "ir", "tools")
 WIDTH = 120
+IDLE = re.compile(r"^Changes +nothing\n", re.MULTILINE)
 FIELDS = ("In", "Out", "Changes", "Next")
 _PATH = r"(?<![\w/.*<-])(?:\.{1,2}/)*[\w.-]*\w[\w./-]*"
 SOURCE = re.compile(_PATH + r"\.(?:py|pyi|md|ll)\b(?!\()")
@@ -44,15 +47,30 @@ class Missing(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     """The program. Returns its exit status."""
     root = Path(__file__).resolve().parent.parent
-    found = list(missing(root))
+    found, idle = list(missing(root)), list(with_idle_line(root))
     if argv == ["--mend"]:
         for one in found:
             mend(one)
-        found = list(missing(root))
+        for file in idle:
+            file.write_text(IDLE.sub("", file.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+        found, idle = list(missing(root)), list(with_idle_line(root))
     for file, name, meant in found:
         hint = f": {meant} is, which --mend writes" if meant else ""
         print(f"{file.relative_to(root)}: its door plate names {name}, which is not there{hint}")
-    return 1 if found else 0
+    for file in idle:
+        print(
+            f"{file.relative_to(root)}: its door plate has a line Changes that says nothing, which --mend takes away"
+        )
+    return 1 if found or idle else 0
+
+
+def with_idle_line(root: Path) -> Iterator[Path]:
+    """Every file, tests and laws included, whose door plate says in a line of its own that the file changes nothing."""
+    for folder in (*FLOORS, "tests", "examples", ".ci"):
+        for path in sorted((root / folder).rglob("*.py")):
+            start, *plate = path.read_text(encoding="utf-8").split('"""', 2)[:2]
+            if plate and not start.strip() and IDLE.search(plate[0]):
+                yield path
 
 
 def missing(root: Path, floors: Sequence[str] = FLOORS) -> Iterator[Missing]:

@@ -2,7 +2,6 @@
 
 In       names of passes, or none
 Out      text
-Changes  nothing
 Next     pipeline.py (the list)
 """
 

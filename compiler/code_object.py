@@ -2,7 +2,6 @@
 
 In       what the stations of pipeline.py found out about a kernel; or the bytes that a cache kept
 Out      `CodeObject`; its bytes
-Changes  nothing
 Next     compile.py (who keeps them), frontend/run/plan.py (who loads them)
 """
 

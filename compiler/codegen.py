@@ -2,7 +2,6 @@
 
 In       a Target
 Out      a `Codegen`, loaded when something has to be compiled for it; targets that take another road
-Changes  nothing
 Next     pipeline.py (the only caller), target.py (what the names mean)
 """
 

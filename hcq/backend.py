@@ -2,7 +2,6 @@
 
 In       import paths such as "hcq.amd.device:AmdDevice"
 Out      `Backend`: driver, decoder, layouts, ioctls, rules, compiler target, disassembler, doctor's checks, emulation
-Changes  nothing
 Next     backends.py (the registry of kinds), cpu/backend.py (the smallest entry)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing; device.py and the drivers implement it
 Out      `Base`, which memory.py, signal.py, queue.py and graph.py use without an import of Device
-Changes  nothing
 Next     hcq/lifetime/dead_device.py (how a device dies), device.py (the implementation that all devices share),
          hcq/events/observer.py (observers)
 """

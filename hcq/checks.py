@@ -2,7 +2,6 @@
 
 In       the names of a call and of its argument, and the value that was passed
 Out      the value in its plain form; or a UsageError that names call, argument and the values that it accepts
-Changes  nothing
 Next     queue.py, memory.py, signal.py, device.py (the callers), frontend/ops/arguments.py (the same for tensors)
 
 Hot paths call these only after a plain type test has failed, so a correct call pays next to nothing.

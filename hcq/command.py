@@ -2,7 +2,6 @@
 
 In       addresses, sizes and values; a dispatch also names its program
 Out      dataclasses that a device's `encode` turns into words; `flat` and `described`, for those who look at them
-Changes  nothing
 Next     queue.py (the verbs that make them), cpu/encode.py (one device's encoding)
 """
 

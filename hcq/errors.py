@@ -8,7 +8,6 @@
 
 In       one sentence that names the call, its arguments, and the fix
 Out      an exception whose class says who must act
-Changes  nothing
 Next     observe/ledger.py (finds the work that a fault or a timeout belongs to)
 """
 

@@ -2,7 +2,6 @@
 
 In       class X(Packet, words=n) with `field = bits(hi, lo)` lines, high bit first, numbered over the whole packet
 Out      X(field=value).words, X.decode(words), X.field.byte_offset for native code, a readable line for traces
-Changes  nothing
 Next     cpu/packets.py (the CPU device's packets), observe/trace.py (prints what decode returns)
 
 Words are 32 bits, little endian: bit 0 is bit 0 of word 0, bit 32 is bit 0 of word 1. A value that does not fit raises;

@@ -525,11 +525,7 @@ class Pool:
         return buffer
 
     def _map(
-        self,
-        capacity: int,
-        size_bytes: int,
-        name: str | None,
-        map_memory: Callable[[int], int] | None = None,
+        self, capacity: int, size_bytes: int, name: str | None, map_memory: Callable[[int], int] | None = None
     ) -> int:
         take = map_memory or self.device.map_memory
         open_devices.unmap_closed()

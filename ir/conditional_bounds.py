@@ -2,7 +2,6 @@
 
 In       an index node and a bool node over the same ranges
 Out      (least, greatest), both included; never narrower than the truth
-Changes  nothing
 Next     logic.py (the form conditions have), verify.py (which proves addresses with this)
 
 Interval arithmetic forgets that two terms move together. Three facts put some of that back: a sum that the

@@ -2,7 +2,6 @@
 
 In       an op, its dtype and argument, the texts of its sources
 Out      its text, and how tightly that binds, so that the reader's parentheses are the writer's
-Changes  nothing
 Next     node.py (writes whole expressions with this), show.py (listings of graphs)
 """
 

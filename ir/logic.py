@@ -2,7 +2,6 @@
 
 In       index and bool nodes
 Out      the simplest bool node of the same value; true and false where ranges decide
-Changes  nothing
 Next     affine.py (the sums compared here), symbolic.py (whole graphs)
 
 A comparison of index values is written `sum < number`, `number < sum`, `sum == number` or `sum != number`, the sum's

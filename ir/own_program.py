@@ -3,7 +3,6 @@
 In       an image, its entry, how it is launched, and what each of its parameters is
 Out      `OwnProgram`, the argument of the ROUTINE that stands for the launch, and for its output where it has one;
          `OwnOutput`, that of a ROUTINE for one of several outputs, whose only source is the launch
-Changes  nothing
 Next     frontend/more/custom/__init__.py (who makes them), frontend/run/own_programs.py (who launches them)
 
 Equal programs are one node. The text of a node is the same in every process, and names the image by its digest.

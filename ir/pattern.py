@@ -2,7 +2,6 @@
 
 In       variables, numbers and operations on them
 Out      a test of nodes that names the parts it meets (captures); the node that a pattern makes of captures; its text
-Changes  nothing
 Next     rewrite.py (rules: before and after are patterns)
 
 Variables stand for any node (the same variable twice for the same node), constant variables for any number, and a

@@ -2,7 +2,6 @@
 
 In       an op of the tensor stage, its argument, its sources' shapes
 Out      sizes by axis; a ValueError that names op, shapes and the disagreement
-Changes  nothing
 Next     node.py (Node.shape asks here once), verify.py (the other laws of a stage), compiler/passes/lower_movement.py
 
 This is the last net: what a user can get wrong is refused in the frontend, in the user's words. Sizes of zero are legal
@@ -153,7 +152,7 @@ def _shrink(arg: Any, shapes: Shapes) -> Shape:
     for axis, (size, (start, stop, step)) in enumerate(zip(old, parts)):
         if not 0 <= start <= stop <= size or step < 1:
             raise ValueError(
-                f"axis {axis}: {start}:{stop}:{step} is not 0 <= start <= stop <= {size} with a step of 1 or more",
+                f"axis {axis}: {start}:{stop}:{step} is not 0 <= start <= stop <= {size} with a step of 1 or more"
             )
     return tuple([(stop - start + step - 1) // step for start, stop, step in parts])
 

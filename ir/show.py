@@ -2,7 +2,6 @@
 
 In       the root of a graph of any stage
 Out      text
-Changes  nothing
 Next     node.py (one node as text), op.py (the words), verify.py (errors that quote these lines)
 """
 

@@ -2,7 +2,6 @@
 
 In       the root of a graph, or its text
 Out      a line of JSON for each node, sources before users: [op, dtype, numbers of the sources, argument]
-Changes  nothing
 Next     show.py (text for people), tools/replay_compile.py (who reads kernels of a trace)
 
 Arguments are whole numbers, words and truth values; all else is an object with one key: a tuple {"tuple": [...]},

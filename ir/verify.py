@@ -2,7 +2,6 @@
 
 In       the root of a graph and the name of the stage it claims to be in
 Out      nothing, or notes on what could not be proved; VerifyError names stage, node and the law it breaks
-Changes  nothing
 Next     op.py (the stages), shape.py (shapes have their own net), conditional_bounds.py (bounds under a condition)
 
 A stage is a row of STAGES: the ops it allows and one check per op. A later stage adds its checks to that row's table.

@@ -2,7 +2,6 @@
 
 In       HCQ_DEVICE and the like from the environment
 Out      one line of JSON: what was computed -> its numbers
-Changes  nothing
 """
 
 from __future__ import annotations

@@ -99,6 +99,13 @@ def test_mending_writes_where_the_file_is_and_keeps_lines_short(plates: Any, tmp
     assert mended.endswith("pm4 = 1  # pm4.py\n")
 
 
+def test_a_plate_does_not_say_that_the_file_changes_nothing(plates: Any, tmp_path: Path) -> None:
+    write(tmp_path, hcq_ring=plate(Changes="nothing", Next="device.py"), hcq_queue="x = 'Changes  nothing'\n")
+    write(tmp_path, hcq_device=plate(Changes="nothing, except that record writes the file"))
+    assert list(plates.with_idle_line(tmp_path)) == [tmp_path / "hcq/ring.py"]
+    assert plates.IDLE.sub("", plate(Changes="nothing", Next="a.py")) == plate(Next="a.py")
+
+
 def test_of_two_files_of_one_name_none_is_meant(plates: Any, tmp_path: Path) -> None:
     write(tmp_path, hcq_amd_rings="", hcq_nv_rings="", hcq_queue=plate(Next="rings.py"))
     assert [meant for _, _, meant in plates.missing(tmp_path)] == [""]

@@ -3,7 +3,6 @@
 In       the hash of the commit, or TURN in the environment; the tests of a run, --turn=3/10 and --since=COMMIT
 Out      the number of the turn (0 to 9), printed by this file as a program; the thorough tests whose turn it is; of
          tests marked `sampled`, the cases that are thorough ones
-Changes  nothing
 Next     .ci/run (which also picks the emulated GPU by it), conftest.py (the options)
 
     python tests/turns.py                                       the turn of the commit that is checked out

@@ -2,7 +2,6 @@
 
 In       the words of HCQ_SANITIZE; the tests, one after the other
 Out      failures that name the findings
-Changes  nothing
 Next     conftest.py (the option), hcq/observe/sanitizer.py (findings)
 """
 

@@ -2,7 +2,6 @@
 
 In       the atlases that backends name
 Out      `histories`: what stands between the marks of the page
-Changes  nothing
 Next     pages.py (writes and checks it), hcq/atlas/ (compares releases), hcq/system/abi_atlas.py (what an atlas is)
 """
 

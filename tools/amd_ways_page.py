@@ -2,7 +2,6 @@
 
 In       the instruction sets of hcq/emu/amd/shader/
 Out      `lists`: what stands between the marks of the page
-Changes  nothing
 Next     pages.py (writes and checks it), hcq/emu/amd/shader/ways.py (what is found),
          refused_page.py (the names of what is refused)
 """

@@ -2,7 +2,6 @@
 
 In       a docstring in the form that CONTRIBUTING.md describes
 Out      HTML, its text escaped
-Changes  nothing
 Next     reference.py (the pages around it)
 """
 

@@ -41,7 +41,7 @@ GROUPS = {  # of the tests' classes
     "queues and dispatch": ("KFDQMTest", "KFDCWSRTest", "KFDASMTest", "KFDHWSTest", "KFDGWSTest"),
 }
 KNOWN = {  # tests that fail, and why they do
-    "KFDMemoryTest.FlatScratchAccess": "reads what another dispatch left in scratch memory: here each has its own",
+    "KFDMemoryTest.FlatScratchAccess": "reads what another dispatch left in scratch memory: here each has its own"
 }
 AMDS_NAMES = {"gfx90a": "aldebaran"}
 WITH_TWO_GPUS = ("KFDQMTest.mGPUShareBO",)  # and it does not look whether there are two

@@ -3,7 +3,6 @@
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
 Out      frontend/ops/factoring.pyi, frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; frontend/ops/declared.pyi,
          what groups call in one another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
-Changes  nothing
 Next     stubs.py (whose part this is), frontend/ops/forwarded.py (how such methods are made)
 """
 

@@ -2,7 +2,6 @@
 
 In       the source: hcq, ir, compiler, frontend, tools
 Out      one page, a section for each folder
-Changes  nothing
 Next     pages.py (writes and checks it), docs/architecture.md (the same for who wants to understand it)
 """
 

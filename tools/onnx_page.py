@@ -2,7 +2,6 @@
 
 In       the table of frontend/more/onnx/lookup.py
 Out      one page
-Changes  nothing
 Next     pages.py (writes and checks it), conformance/onnx_nodes.py (how they were tested)
 """
 

@@ -2,7 +2,6 @@
 
 In       hcq.backends (which modules declare which layouts) and hcq.trace.records
 Out      one page for each kind of device: packets, registers, structures, ioctls, each with its bits; one for traces
-Changes  nothing
 Next     pages.py (writes and checks them), hcq/layout.py (what a declaration can say)
 """
 

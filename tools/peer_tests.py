@@ -2,7 +2,6 @@
 
 In       a checkout of tinygrad, whose drivers and whose tests are run; words of HCQ_EMULATE
 Out      a table in Markdown; exit status 1 when something failed that is not known to
-Changes  nothing
 Next     peer/__init__.py (how its drivers get there), docs/emulated-kernel.md (where the table stands)
 
     git clone https://github.com/tinygrad/tinygrad ../tinygrad

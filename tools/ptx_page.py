@@ -2,7 +2,6 @@
 
 In       the rules of hcq/emu/nv/shader/, by which instructions are decoded
 Out      `tables`: what stands between the marks of the page
-Changes  nothing
 Next     pages.py (writes and checks it), hcq/emu/nv/shader/opcodes.py (the rules)
 """
 

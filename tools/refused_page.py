@@ -2,7 +2,6 @@
 
 In       the opcode tables of hcq/emu/amd/shader/, each instruction decoded and compiled
 Out      `table`: what stands between the marks of the page
-Changes  nothing
 Next     pages.py (writes and checks it), tests/hcq/emu/amd/shader/test_coverage.py (the same for each format)
 
 An instruction is tried with registers that every operand may name. What is refused for other operands only, such as

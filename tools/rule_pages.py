@@ -2,7 +2,6 @@
 
 In       the rules; their pages, whose prose and examples are written by hand
 Out      each page with its head, the README with its tables; a page to be filled in for a rule that has none
-Changes  nothing
 Next     pages.py (writes and checks them), hcq/rules/ (the rules), tests/hcq/test_rules.py (runs the examples)
 """
 

@@ -2,7 +2,6 @@
 
 In       docs/*.md and in folders below, CONTRIBUTING.md, CHANGELOG.md
 Out      `Page`s: text and contents as HTML; pictures by name
-Changes  nothing
 Next     reference.py (writes them beside the modules), reference_pages/page.html.jinja2 (what is around them)
 """
 

@@ -2,7 +2,6 @@
 
 In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions/__init__.py
 Out      hcq/__init__.pyi; in hcq/torch/ a file for each of PyTorch's modules; what method_stubs.py writes
-Changes  nothing
 Next     pages.py (writes and checks them), method_stubs.py (the same for methods)
 """
 

@@ -2,7 +2,6 @@
 
 In       pyproject.toml, [tool.importlinter], `named`: the imports by string that the laws of imports leave out
 Out      `references`: what stands between the marks of the page
-Changes  nothing
 Next     pages.py (writes and checks it), .ci/named_imports.py (the law, which refuses a reference that is not listed)
 """
 

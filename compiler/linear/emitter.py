@@ -39,12 +39,7 @@ class Emitter:
         return len(self.scopes) - 1
 
     def emit(
-        self,
-        op: Op,
-        dtype: DType,
-        src: tuple[Instruction | None, ...] = (),
-        arg: Any = None,
-        least: int = 0,
+        self, op: Op, dtype: DType, src: tuple[Instruction | None, ...] = (), arg: Any = None, least: int = 0
     ) -> Instruction:
         """A value without side effects, at the outermost scope (not above `least`) where its sources are known."""
         depth = least

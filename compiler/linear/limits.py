@@ -85,13 +85,7 @@ class Limits(Lowering):
         return place, self.emitter.emit(Op.CAST, dtypes.index, (self.values.value(count, {}),))
 
     def _limit(
-        self,
-        axis: Axis,
-        loop: Loop,
-        index: Node,
-        end: int | Instruction,
-        sign: int,
-        found: dict[Loop, Steps],
+        self, axis: Axis, loop: Loop, index: Node, end: int | Instruction, sign: int, found: dict[Loop, Steps]
     ) -> None:
         """Note what `sign * index < end` says of a loop."""
         form = self.ranges.affine.of(index)

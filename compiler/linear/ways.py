@@ -2,7 +2,6 @@
 
 In       a kernel's Context
 Out      for each job the ways to do it, in their order: the first one that takes the job does it
-Changes  nothing
 Next     linearize.py (who asks), context.py (what a way is given), staged_loops.py, reductions.py, stores.py (the jobs)
 
 A kernel of a CPU with one loop has no threads, no matrix unit and no scan. What writes those is most of this folder.

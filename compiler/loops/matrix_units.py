@@ -151,10 +151,7 @@ WARPGROUP_COLUMNS = (64, 128, 192, 256)
 TENSOR_COLUMNS = (64, 128)  # more fill the registers of the threads that read them
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 # which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
-ADA = (
-    "sm_89",
-    "sm_120",
-)
+ADA = ("sm_89", "sm_120")
 
 
 def _mma(name: str, operand: DType, k: Parts, needs: str = "") -> MatrixUnit:

@@ -2,7 +2,6 @@
 
 In       an Axis, and how many threads, lanes and copies it gets
 Out      `Share`: how much of the range it covers, and what that is good for
-Changes  nothing
 Next     heuristic_gpu.py (who plans with them and applies them)
 """
 

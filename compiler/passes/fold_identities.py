@@ -188,12 +188,7 @@ fold_identities = Pass(
         # casts
         Rule("cast-same", op(Op.CAST, x, name="node"), x, when=_is_same_format),
         Rule("cast-of-cast", op(Op.CAST, op(Op.CAST, x), name="node"), _cast_of_cast),
-        Rule(
-            "bitcast-same",
-            op(Op.BITCAST, x, name="node"),
-            x,
-            when=_is_same_format,
-        ),
+        Rule("bitcast-same", op(Op.BITCAST, x, name="node"), x, when=_is_same_format),
         Rule("bitcast-of-bitcast", op(Op.BITCAST, op(Op.BITCAST, x), name="node"), _rebit),
     ],
 )

@@ -2,7 +2,6 @@
 
 In       SINK(STORE(target, value), ...) of the tensor stage; targets are writable PARAMs, maybe viewed
 Out      SINK(STORE(PARAM, index, value[, valid]), ...) of the kernel stage, index arithmetic in simplest form
-Changes  nothing
 Next     views.py (indices through views), ir/symbolic.py (what makes them minimal), ../loops/loop_nest.py (the ranges)
 
 Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow.

@@ -2,7 +2,6 @@
 
 In       a kernel-stage graph
 Out      the same kernel, exp(x - m) under the condition that x had
-Changes  nothing
 Next     online.py (which knows weights by their other form, and has run), ../linear/limits.py (who skips what is zero)
 
     exp((x where c, else -inf) + y) = exp(x + y) where c, else 0

@@ -2,7 +2,6 @@
 
 In       a kernel-stage graph; x is itself a reduction, as the scores of attention are
 Out      the same, with sums that follow the maximum so far
-Changes  nothing
 Next     ../linear/nested.py (who writes such sums down), ../passes/lower_movement.py (one range for maximum and sums)
 Source   Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"
 

@@ -2,7 +2,6 @@
 
 In       a kernel-stage graph
 Out      the same kernel, its sums under `(i - k) % 2 == 0` run over every second k
-Changes  nothing
 Next     lower_movement.py (UNWINDOW with a step leaves such conditions: gradients of strided windows), split_ranges.py
 
     sum over k < K of (f(k) where (a*k + rest) % s == 0, else 0)

@@ -2,7 +2,6 @@
 
 In       a kernel-stage graph
 Out      the same kernel with `r // 64` and `r % 64` over one range of 512 said as two ranges of 8 and 64
-Changes  nothing
 Next     lower_movement.py (where reshapes leave such quotients), ../loops/heuristic.py (merges ranges where it pays)
 
 A quotient per element costs more than the element; as ranges of their own its parts are counted by the loops.

@@ -2,7 +2,6 @@
 
 In       a movement op that reads each place of the view from one place of its source; an index per axis of the view
 Out      an index per axis of the source, in simplest form
-Changes  nothing
 Next     lower_movement.py (who asks, and what becomes of padding), ir/symbolic.py (what keeps the indices minimal)
 """
 

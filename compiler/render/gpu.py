@@ -227,10 +227,7 @@ class _KernelText(Text):
         """
         domain = self.fact('distinct !{!"shared memory"}')
         copies, others = (self.fact(f'!{{!{{!"{name}", {domain}}}}}') for name in ("copies", "others"))
-        return (
-            f", !alias.scope {copies}, !noalias {others}",
-            f", !alias.scope {others}, !noalias {copies}",
-        )
+        return (f", !alias.scope {copies}, !noalias {others}", f", !alias.scope {others}, !noalias {copies}")
 
     def facts_of(self, address: Instruction) -> str:
         return self.other_facts if address.op is Op.SHARED else ""

@@ -89,15 +89,7 @@ def turn(w: Writer, alpha: Number, beta: Number, gamma: Number) -> tuple[Number,
 
 
 def _pair(
-    w: Writer,
-    a: Array,
-    v: Array,
-    p: Number,
-    q: Number,
-    m: int,
-    k: int,
-    epsilon: float,
-    is_open: Variable,
+    w: Writer, a: Array, v: Array, p: Number, q: Number, m: int, k: int, epsilon: float, is_open: Variable
 ) -> None:
     """Rotate two rows so that they are at right angles, if they are not."""
 

@@ -2,7 +2,6 @@
 
 In       schedules to begin with, the heuristic's first; who makes neighbours, who measures, who says that time is up
 Out      `Found`: the best schedule, its time and the heuristic's, measured side by side
-Changes  nothing
 Next     moves.py (neighbours), ../../frontend/search/ (measurements on a device), results.py (where it is written down)
 
 The heuristic's schedule is in the last comparison whatever happened before it, so what is found is never slower by the

@@ -2,7 +2,6 @@
 
 In       a lowered kernel, its target, the text of a schedule
 Out      texts of schedules that differ from it in one decision, all legal, each written in one way
-Changes  nothing
 Next     decisions.py (what is edited), beam.py (who asks), ../loops/loop_nest.py (who says what is legal)
 
 A move edits `Decisions`: a loop gets twice or half as many steps, a factor of two goes to the neighbouring loop, a loop

@@ -2,7 +2,6 @@
 
 In       a lowered kernel, its target
 Out      texts of schedules: what the heuristic would choose on a machine with other limits
-Changes  nothing
 Next     beam.py (who begins), moves.py (what comes next), ../codegen.py (whose heuristic it is)
 
 One move changes one decision, and a good schedule of another kind may be ten moves away. The heuristic knows several

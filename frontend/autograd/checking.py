@@ -2,7 +2,6 @@
 
 In       a function of tensors, float64 ones
 Out      True; a refusal that names the elements that differ
-Changes  nothing
 Next     custom.py (functions that want checking)
 """
 

@@ -2,7 +2,6 @@
 
 In       a function of tensors, and its arguments
 Out      its result; `checkpoint`, `checkpoint_sequential`
-Changes  nothing
 Next     grad/function.py (a value with a slope of its own), grad/gradient.py (the gradients of what is computed again)
 Source   Chen et al. 2016
 

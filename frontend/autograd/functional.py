@@ -2,7 +2,6 @@
 
 In       a function of tensors, and these
 Out      jacobian, hessian, vjp, jvp, hvp, vhp: what hcq.func computes, with the arguments of this older interface
-Changes  nothing
 Next     more/transforms/ (hcq.func)
 """
 

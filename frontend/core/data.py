@@ -2,7 +2,6 @@
 
 In       scalars, nested lists and tuples, bytes-like objects, arrays; or bytes of a dtype and shape
 Out      (shape, dtype, bytes), or nested lists
-Changes  nothing
 Next     tensor.py (who puts the bytes in memory), ir/dtype.py (what the bits mean)
 
 NumPy is used only when an array is given: a tensor made of lists needs no import.

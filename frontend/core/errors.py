@@ -2,7 +2,6 @@
 
 In       one sentence: `[call] arguments: what is wrong. The fix.`
 Out      exceptions caught by `except UsageError` as well as by `except IndexError` or `except ZeroDivisionError`
-Changes  nothing
 Next     hcq/errors.py (the tree they belong to)
 """
 

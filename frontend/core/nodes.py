@@ -2,7 +2,6 @@
 
 In       nodes of the tensor stage, shapes, Python numbers
 Out      nodes; none is made where nothing would change
-Changes  nothing
 Next     ops/ (which check what a user gives, and then come here), grad/derivatives.py, hcq/ir/op.py (meanings)
 
 Shapes and axes are taken as they are: a caller has checked them. What can be wrong with a number or with two operands

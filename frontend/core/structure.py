@@ -2,7 +2,6 @@
 
 In       roots
 Out      a `Structure`: a hashable key, the storages in the order the key numbers them, which roots carry gradients
-Changes  nothing
 Next     run/plan.py (plans are kept by this key, in memory and on disk)
 """
 

@@ -2,7 +2,6 @@
 
 In       a tensor, or its node
 Out      `core_of`, what a node is a view of; `relatives`, the tensors that may show the same; strides
-Changes  nothing
 Next     view_writes.py (writing so that all of them see it), base.py (`_view`: who is a view of whom)
 
 Tensors are a family when they view one another by PyTorch's rules: `x`, `x[0]`, `x.T`, `x.view(-1)` while its elements

@@ -2,7 +2,6 @@
 
 In       a name
 Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
-Changes  nothing
 Next     methods.py (a method as a function), ops/ (the methods), ../torch/names.py (who asks), nn/functional.py
 
 There is no list of methods: every public one of the groups in ops/ is a function, and so is a new one.

@@ -2,7 +2,6 @@
 
 In       tensors of any dtype
 Out      uint64: the exclusive or of all elements' bits
-Changes  nothing
 Next     __init__.py (where it is found), ops/bits.py (operations on bits)
 """
 

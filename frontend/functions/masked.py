@@ -2,7 +2,6 @@
 
 In       tensors, and masks of bool that broadcast to them (None: every element)
 Out      lazy tensors; of no elements at all what the operation gives for none: 0, 1, an infinity, or NaN
-Changes  nothing
 Next     ops/reduction.py and ops/statistics.py (the same of all elements)
 
 What the mask leaves out is replaced by the number that does not change the result, and reduced like the rest.

@@ -2,7 +2,6 @@
 
 In       the name of a method
 Out      the function; `called`, for functions that are made and no methods
-Changes  nothing
 Next     __init__.py (all functions by name), ops/late.py (methods that are imported when they are asked for)
 """
 

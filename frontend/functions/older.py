@@ -2,7 +2,6 @@
 
 In       data or sizes
 Out      FloatTensor, LongTensor, ...; range, chain_matmul, frobenius_norm, nuclear_norm; Size and dtype, for isinstance
-Changes  nothing
 Next     __init__.py (who asks), ops/creation.py (the constructors of today)
 """
 

@@ -2,7 +2,6 @@
 
 In       sizes; tensors of indices; samples at even or given distances
 Out      lazy tensors
-Changes  nothing
 Next     __init__.py (where they are found), ops/creation.py (tril, triu)
 """
 

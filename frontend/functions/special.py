@@ -3,7 +3,6 @@
 In       tensors
 Out      the methods of Tensor that PyTorch has in torch.special, as functions; Bessel's and Airy's functions, zeta, and
          orthogonal polynomials, which are functions only
-Changes  nothing
 Next     __init__.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
          special/polynomials.py, special/gamma.py (zeta)
 

@@ -2,7 +2,6 @@
 
 In       dtypes, tensors, numbers
 Out      finfo, iinfo, promote_types, result_type, can_cast
-Changes  nothing
 Next     ir/dtype.py (the formats, promotion)
 """
 

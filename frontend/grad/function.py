@@ -2,7 +2,6 @@
 
 In       a value, the arguments it was computed from, and for each argument what its gradient is
 Out      a FUNCTION node: the value; gradients pass it by the rules alone, not through the steps of the value
-Changes  nothing
 Next     derivatives.py (rules of single ops), ops/power.py and ops/activation.py (who needs this)
 
 The steps that compute a function are chosen for its value: selects between branches, polynomials, bits. Differentiated

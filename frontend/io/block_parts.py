@@ -2,7 +2,6 @@
 
 In       the bytes of a tensor's blocks
 Out      `Blocks`, whose parts are views: scales, codes, signs, of all blocks at once
-Changes  nothing
 Next     quantised.py (who makes one), dequantise.py (what the parts mean)
 """
 

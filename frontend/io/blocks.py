@@ -2,7 +2,6 @@
 
 In       a format's number in a file, or its name
 Out      `Format`: name, elements and bytes of a block, and the dtype of the formats that pack nothing
-Changes  nothing
 Next     dequantise.py, dequantise_k.py and dequantise_grids.py (what the bytes of a block mean), gguf.py
 Source   the GGUF specification, ggml's enum ggml_type (numbers) and ggml-common.h (sizes of blocks)
 """

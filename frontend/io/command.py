@@ -2,7 +2,6 @@
 
 In       a path
 Out      names, formats, shapes and bytes of its tensors, and its metadata, as text or as JSON; no tensor is read
-Changes  nothing
 Next     files.py (which files), hcq/__main__.py (the program)
 """
 

@@ -2,7 +2,6 @@
 
 In       `Blocks`: the bytes of a tensor's blocks
 Out      float32 tensors with the elements in order: expressions, nothing runs
-Changes  nothing
 Next     dequantise_k.py (blocks of 256 with scales inside), dequantise_grids.py (codes of several elements)
 Source   ggml-common.h (block_q4_0 and its sisters, kvalues_iq4nl, kvalues_mxfp4), OCP Microscaling Formats 1.0
 

@@ -2,7 +2,6 @@
 
 In       `Blocks`: the bytes of a tensor's blocks
 Out      float32 tensors with the elements in order: expressions, nothing runs
-Changes  nothing
 Next     dequantise.py (smaller blocks; the helpers), dequantise_grids.py
 Source   ggml-common.h (block_q2_K to block_q8_K, block_iq4_xs)
 

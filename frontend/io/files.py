@@ -129,11 +129,7 @@ def _in_folder(folder: Path) -> Path:
     )
 
 
-def save(
-    tensors: Any,
-    path: Any,
-    metadata: Mapping[str, Any] | None = None,
-) -> None:
+def save(tensors: Any, path: Any, metadata: Mapping[str, Any] | None = None) -> None:
     """Write tensors under their names, in the format of the path's suffix: .safetensors, .gguf, .npz; .npy for one.
 
     PyTorch's .pt, .pth and .tar hold dicts and lists of tensors and plain data, too: torch.load reads them.

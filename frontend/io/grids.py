@@ -2,7 +2,6 @@
 
 In       a format's name
 Out      its grid: rows of four or eight small whole numbers, by code
-Changes  nothing
 Next     dequantise_grids.py (who looks up)
 Source   ggml-common.h (iq1s_grid, iq2xxs_grid, iq2xs_grid, iq2s_grid, iq3xxs_grid, iq3s_grid)
 

@@ -2,7 +2,6 @@
 
 In       a port; a handler of requests
 Out      LocalServer, LocalHandler: what every server of ours has in common
-Changes  nothing
 Next     more/llm/server.py (answers of a language model), tools/trace/serve.py (a trace as a page), deadlines.py
 
 Only this machine connects. A browser may carry requests of other pages here, which call it by other names: `is_called`

@@ -2,7 +2,6 @@
 
 In       the bytes of a pickle; what its names, and the references out of it, stand for here
 Out      dicts, lists, tuples, numbers, strings, and what these stand for
-Changes  nothing
 Next     torch_file.py (which names state dicts use)
 Source   Python's pickletools: the opcodes of protocols 0 to 5
 
@@ -28,11 +27,7 @@ SMALL_BYTES = 1 << 20
 MAX_NAME = 256
 KEYS = (str, int, float, bool, type(None), bytes)
 # bytes of an object, of an entry of a dict or the memo, of a place in a list, about
-OBJECT, ENTRY, PLACE = (
-    56,
-    80,
-    8,
-)
+OBJECT, ENTRY, PLACE = (56, 80, 8)
 
 
 class Name:

@@ -66,11 +66,7 @@ def save_file(
     for name in order:
         tensor = tensors[name]
         end = at + tensor.nbytes
-        header[name] = {
-            "dtype": _WORDS[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [at, end],
-        }
+        header[name] = {"dtype": _WORDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
     words = json.dumps(header, separators=(",", ":")).encode()
     words += b" " * (-len(words) % 8)

@@ -2,7 +2,6 @@
 
 In       a mapped zip file
 Out      `Member`: name, size, and its bytes when they are asked for
-Changes  nothing
 Next     arrays.py (.npz), torch_file.py (.pt)
 Source   PKWARE's APPNOTE.TXT 6.3: 4.3.7 (local headers), 4.3.12 (the directory), 4.3.14 to 16 (its ends), 4.5.3 (ZIP64)
 

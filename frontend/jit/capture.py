@@ -25,16 +25,7 @@ from hcq.frontend.core.base import Core, live
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import Structure
 from hcq.frontend.jit.overwritten import Writing, keep_others, refuse_shared
-from hcq.frontend.jit.pytree import (
-    Argument,
-    Gradient,
-    New,
-    Ref,
-    Same,
-    leaves_of,
-    mapped,
-    tensors_in,
-)
+from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, Same, leaves_of, mapped, tensors_in
 from hcq.frontend.jit.record import CallRecord, External, Family, Move, Role, Run, Slot, State, Template
 from hcq.frontend.jit.references import IN_A_TUPLE, references_to
 from hcq.frontend.jit.stand_ins import StandIn

@@ -2,7 +2,6 @@
 
 In       a function
 Out      the values behind those names now; the first name whose value differs from an earlier time
-Changes  nothing
 Next     function.py (a recording is of one set of these values)
 
 A recording cannot see a Python variable that is given another value; this can, for the variables that the code of the

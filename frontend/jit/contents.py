@@ -2,7 +2,6 @@
 
 In       a function; the arguments of a call that are neither tensors nor plain
 Out      `Contents`: what was there at a call, and the first name of what is another now
-Changes  nothing
 Next     closure.py (the names themselves), function.py (a recording is of one set of contents)
 
 Attributes are looked at by their names: those that the code of the function, and of the functions and methods that it

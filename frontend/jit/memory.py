@@ -2,7 +2,6 @@
 
 In       the runs of a call, and what of that which they make is kept
 Out      Planned: for each value the number of its memory, and how large each memory is
-Changes  nothing
 Next     run/memory_plan.py (who may share), replay.py and saving.py (who allocate it, or write it into a file)
 
 What a call makes is left to whoever called it, or is the gradient of a parameter, or nobody sees it once the call is

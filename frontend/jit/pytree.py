@@ -2,7 +2,6 @@
 
 In       a tree: a tensor, or a list, tuple or dict of trees
 Out      its tensors; the same tree of other things; what the trees of two calls can be compared by
-Changes  nothing
 Next     capture.py (whose results are trees of Same, Argument, Gradient and New)
 """
 

@@ -2,7 +2,6 @@
 
 In       what capture.py saw
 Out      `CallRecord`: runs of plans on memory that is named by roles, what was read outside, what was left
-Changes  nothing
 Next     capture.py (who writes it), replay.py (who does it again)
 """
 

@@ -2,7 +2,6 @@
 
 In       the arguments of a call, and the memory that stands for each of its tensors
 Out      the same arguments, in which other tensors are: the same memory under other names
-Changes  nothing
 Next     watched_call.py (who calls the function on them)
 """
 
@@ -29,10 +28,7 @@ class StandIn(NamedTuple):
 
 
 def stand_ins(
-    call: tuple[Any, Any],
-    tensors: Sequence[Tensor],
-    own: Sequence[Storage],
-    known: dict[int, StandIn],
+    call: tuple[Any, Any], tensors: Sequence[Tensor], own: Sequence[Storage], known: dict[int, StandIn]
 ) -> tuple[Any, Any]:
     """The arguments with other tensors for its tensors; one that is given twice is one tensor.
 

@@ -18,9 +18,7 @@ from hcq.frontend.core.storage import Storage
 from hcq.frontend.jit.capture import Capture
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.overwritten import give, hand_back, keep_others
-from hcq.frontend.jit.pytree import (
-    shape_of,
-)
+from hcq.frontend.jit.pytree import shape_of
 from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.jit.stand_ins import stand_ins
 from hcq.frontend.run.realize import give_memory, realize, unwatched

@@ -2,7 +2,6 @@
 
 In       the names of implementations
 Out      `SDPBackend`, `sdpa_kernel`, which may be entered, and have no effect
-Changes  nothing
 Next     ops/attention.py (scaled_dot_product_attention)
 """
 

@@ -2,7 +2,6 @@
 
 In       indices (bags, size), or a row of them with the place where each bag begins; a table (count, width)
 Out      (bags, width); of an empty bag zeros
-Changes  nothing
 Next     functional.py (where it is found), ops/scattering.py (index_add, scatter_reduce)
 """
 

@@ -2,7 +2,6 @@
 
 In       logarithms of probabilities (time, batch, classes), sequences of classes without blanks, the lengths of both
 Out      lazy tensors: minus the logarithm of that probability, reduced
-Changes  nothing
 Next     functional.py (where it is found), grad/function.py (why the slope is written apart)
 Source   Graves et al. 2006: a sequence with blanks between its elements; the probability of its first parts, from the
          first time on (alpha), and of its last ones, from the last time back (beta)

@@ -2,7 +2,6 @@
 
 In       matrices, and where each group ends
 Out      grouped_mm, lazy
-Changes  nothing
 Next     functional.py (where it is found)
 
 Where groups end is known on the device alone, so every group is computed for all, and what is not its own is zero.

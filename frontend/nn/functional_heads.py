@@ -2,7 +2,6 @@
 
 In       queries, keys and values (length, batch, width), or without batch; weights of the projections; masks
 Out      (results, weights or None)
-Changes  nothing
 Next     functional.py (where it is found), ops/attention.py (attention itself)
 Source   Vaswani et al. 2017
 """

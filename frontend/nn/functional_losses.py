@@ -2,7 +2,6 @@
 
 In       predictions, targets, weights
 Out      lazy tensors: of shape () for "mean" and "sum", of the samples' shape for "none"
-Changes  nothing
 Next     functional.py (where they are found), ops/loss.py (the losses that are methods)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors
 Out      conv_tbc, native_channel_shuffle
-Changes  nothing
 Next     functional.py (where they are found), ops/window.py (conv1d)
 """
 

@@ -2,7 +2,6 @@
 
 In       a tensor whose last axes are places, sizes of windows
 Out      max_pool1d_with_indices and those of other axes: (values, indices); lp_pool1d and those of other axes
-Changes  nothing
 Next     functional.py (who asks), hcq/frontend/ops/pooling.py (the pools)
 """
 

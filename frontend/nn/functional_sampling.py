@@ -2,7 +2,6 @@
 
 In       (batch, channels, *space) of two or three axes, and a grid (batch, *places, axes) of numbers from -1 to 1
 Out      (batch, channels, *places), with gradients of both
-Changes  nothing
 Next     functional.py (where they are found), ops/rearranging.py (interpolate: places at even steps)
 
 A coordinate of -1 is one end of an axis and 1 the other, x (the last axis) first. A place outside of the image is zero

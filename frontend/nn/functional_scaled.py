@@ -2,7 +2,6 @@
 
 In       narrow matrices and their scales
 Out      scaled_mm, lazy; ScalingType and SwizzleType, the words of its arguments
-Changes  nothing
 Next     functional.py (where it is found), ../../ir/block_scales.py (powers of two), compiler/loops/scaled.py (matrix
          units that take narrow numbers with the scales of their blocks: gfx950's)
 Source   PyTorch, torch.nn.functional.scaled_mm; OCP Microscaling Formats 1.0

@@ -2,7 +2,6 @@
 
 In       a module
 Out      the tensors and modules in it with their names; which of the tensors are parameters and which buffers
-Changes  nothing
 Next     module.py and state.py (who ask)
 """
 

@@ -2,7 +2,6 @@
 
 In       predictions and targets
 Out      cross entropies, differences, margins: `CrossEntropyLoss`, `MSELoss`, `TripletMarginLoss`, ...
-Changes  nothing
 Next     functional.py (the same as functions), ops/loss.py and ops/margins.py (what they compute)
 
 `reduction` is "mean", "sum" or "none"; a tensor of weights that a loss is given is a buffer, which moves with it.

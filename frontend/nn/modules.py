@@ -2,7 +2,6 @@
 
 In       a name
 Out      the layers' own modules, and what PyTorch calls their common bases
-Changes  nothing
 Next     __init__.py (nn: all layers), layers/, ../torch/modules.py (their names)
 """
 

@@ -2,7 +2,6 @@
 
 In       a module
 Out      `DataParallel`, the module under `.module`
-Changes  nothing
 Next     ../tensor.py (Tensor.shard: several devices of this machine), more/distributed/ (several processes)
 """
 

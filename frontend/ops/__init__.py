@@ -2,6 +2,5 @@
 
 In       tensors and Python values
 Out      lazy tensors; nothing runs
-Changes  nothing
 Next     base.py, declared.py (the base of each), core/nodes.py (what they are made of), ../tensor.py (who joins them)
 """

@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors, elementwise; float16 and bfloat16 are computed in float32 and rounded once
-Changes  nothing
 Next     smooth.py (sigmoid, tanh and their like), gates.py (glu, prelu), normalisation.py (softmax)
 
 A function without a slope of its own is written so that no branch overflows or divides by zero, chosen or not: a

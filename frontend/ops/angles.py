@@ -2,7 +2,6 @@
 
 In       tensors and Python numbers
 Out      lazy tensors, elementwise; integers become float32, narrow floats are rounded once, at the end
-Changes  nothing
 Next     special/angles.py (how they are computed, and how exactly), functions.py (sin, cos, tan)
 """
 

@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[Any], Any]  # the value in its plain form; raises Refused
 
-ALIASES = {
-    "Sizes": "int | Sequence[int]",
-    "Shape": "Sequence[int]",
-    "Tensor": "Self",
-    "Core": "Self",
-}
+ALIASES = {"Sizes": "int | Sequence[int]", "Shape": "Sequence[int]", "Tensor": "Self", "Core": "Self"}
 
 
 class Refused(Exception):

@@ -2,7 +2,6 @@
 
 In       tensors of queries, keys and values; a mask
 Out      a lazy tensor; one with many scores has a derivative that makes them again instead of keeping them
-Changes  nothing
 Next     schedule/nested.py (why no matrix of scores is in memory), normalisation.py (softmax)
 Source   Vaswani et al. 2017; Dao et al. 2022, "FlashAttention" (the way back from the row's log-sum-exp)
 """

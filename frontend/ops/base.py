@@ -4,7 +4,6 @@ In       a method, and the tensors that it is given
 Out      `Methods`, from which every group derives, and nothing else; `Self`; `in_float`, `in_float_together` and
          `meet_in_float`, for methods that compute in float32; `narrowed` and `wide_in_autocast`, for autocast();
          `per_axis`, for methods of windows
-Changes  nothing
 Next     core/base.py (what a tensor is made of), declared.py (what groups call in one another), the other files of this
          folder (the groups), tensor.py (who joins)
 

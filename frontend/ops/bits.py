@@ -2,7 +2,6 @@
 
 In       tensors of integers or bool, and Python integers
 Out      lazy tensors, elementwise
-Changes  nothing
 Next     elementwise.py (the operators & | ^ ~ << >>)
 """
 

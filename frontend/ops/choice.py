@@ -2,7 +2,6 @@
 
 In       tensors and numbers, whose shapes broadcast and whose dtypes promote
 Out      `Choice`
-Changes  nothing
 Next     elementwise.py (how operands meet), ../core/nodes.py (broadcast)
 """
 
@@ -12,12 +11,7 @@ from typing import Any
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    broadcast_shape,
-    constant,
-    expanded,
-    met,
-)
+from hcq.frontend.core.nodes import broadcast_shape, constant, expanded, met
 from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -120,10 +114,7 @@ class Choice(Methods):
         if not isinstance(value, (bool, int, float)):
             value = self._operand("masked_fill", value)
         node = value.node.cast(self.node.dtype) if isinstance(value, Core) else None
-        return mask.where(
-            self._like(node or constant("masked_fill", value, self.node.dtype)),
-            self,
-        )
+        return mask.where(self._like(node or constant("masked_fill", value, self.node.dtype)), self)
 
     @in_float_together
     def lerp(self, end: Any, weight: Any) -> Self:

@@ -2,7 +2,6 @@
 
 In       tensors and dtypes
 Out      lazy tensors of CAST and BITCAST nodes
-Changes  nothing
 Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/semantics.md (casts at the edges)
 """
 

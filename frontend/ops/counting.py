@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors of counts, places and truths; what has a size that depends on its data is computed and read back
-Changes  nothing
 Next     ordering.py (sort), statistics.py (median, quantile)
 """
 

@@ -2,7 +2,6 @@
 
 In       shapes, numbers
 Out      lazy tensors of constants and counts: they take no memory until something needs them in it
-Changes  nothing
 Next     ../tensor.py (tensors from data), random.py (random numbers)
 """
 

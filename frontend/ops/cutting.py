@@ -2,7 +2,6 @@
 
 In       tensors; axes, bounds and sizes of parts
 Out      `Cutting`: shrink, narrow, split, chunk, unbind, unfold
-Changes  nothing
 Next     movement.py (views of all elements), indexing.py (square brackets), joining.py (the way back)
 """
 

@@ -2,7 +2,6 @@
 
 In       the groups of methods
 Out      `Declared`, the base of all of them; for type checkers it has what any group calls in another (declared.pyi)
-Changes  nothing
 Next     base.py (Methods), tools/method_stubs.py (who reads the groups and writes the stub)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors and axes
 Out      lazy tensors around REDUCE_AXIS; the reduced axes go away unless keepdim
-Changes  nothing
 Next     reduction.py (sums and means), statistics.py (medians, quantiles)
 
 The value of a reduction whose derivative is a rule of its own keeps its axes, with size 1.
@@ -13,15 +12,7 @@ from __future__ import annotations
 import math
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    absolute,
-    divided,
-    expanded,
-    exponential,
-    minus,
-    negated,
-    reduced,
-)
+from hcq.frontend.core.nodes import absolute, divided, expanded, exponential, minus, negated, reduced
 from hcq.frontend.core.sizes import number_of
 from hcq.frontend.grad.function import Function, constant_in
 from hcq.frontend.ops.base import Axes, Methods, Self, in_float_together, reduced_axes

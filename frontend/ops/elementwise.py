@@ -2,7 +2,6 @@
 
 In       tensors and Python numbers
 Out      lazy tensors; one node for an operator whose operands agree already, the usual case
-Changes  nothing
 Next     functions.py (what is built from these), ir/op.py (what each op means), ir/dtype.py (how dtypes meet)
 
 Shapes broadcast from the right, as in NumPy; a number or a tensor of shape () meets any shape without a node.
@@ -16,13 +15,7 @@ from hcq.checks import shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
 from hcq.frontend.core.known_later import KnownLater
-from hcq.frontend.core.nodes import (
-    broadcast,
-    constant,
-    filled,
-    met,
-    scalar_dtype,
-)
+from hcq.frontend.core.nodes import broadcast, constant, filled, met, scalar_dtype
 from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar

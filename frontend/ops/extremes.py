@@ -2,7 +2,6 @@
 
 In       tensors and axes
 Out      lazy tensors around REDUCE_AXIS; the reduced axes go away unless keepdim
-Changes  nothing
 Next     reduction.py (sums and products), ordering.py (sort, topk), statistics.py (running extremes, medians)
 
 The value of a reduction whose derivative is a rule of its own keeps its axes, with size 1.
@@ -16,15 +15,7 @@ from typing import Any
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    either,
-    expanded,
-    negated,
-    ordinal,
-    padded,
-    reduced,
-    reshaped,
-)
+from hcq.frontend.core.nodes import either, expanded, negated, ordinal, padded, reduced, reshaped
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.base import Axes, Methods, Self, ValuesIndices, reduced_axes
 from hcq.ir.dtype import dtypes

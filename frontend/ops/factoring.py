@@ -2,7 +2,6 @@
 
 In       tensors of float32 or float64
 Out      lazy tensors of factors, solutions, determinants
-Changes  nothing
 Next     ../more/linalg/ (the functions, loaded when one is first called; functions.py is `hcq.torch.linalg`)
 """
 

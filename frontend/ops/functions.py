@@ -2,7 +2,6 @@
 
 In       tensors and Python numbers
 Out      lazy tensors, elementwise
-Changes  nothing
 Next     power.py (the ** operator), activation.py (functions built from these), docs/semantics.md (division, powers)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors and Python numbers
 Out      lazy tensors, elementwise but for glu, which halves an axis
-Changes  nothing
 Next     activation.py (relu and its relatives)
 """
 

@@ -2,7 +2,6 @@
 
 In       integer tensors and masks
 Out      lazy tensors; nonzero, argwhere and masked_select compute and read back, for their size depends on data
-Changes  nothing
 Next     indexing.py (square brackets), scattering.py (the other way round), checked_places.py (indices out of range)
 """
 
@@ -12,11 +11,7 @@ from math import prod
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    broadcast_shape,
-    filled,
-    iota,
-)
+from hcq.frontend.core.nodes import broadcast_shape, filled, iota
 from hcq.frontend.grad.function import constant_in
 from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.checked_places import check

@@ -2,7 +2,6 @@
 
 In       a function, and a rule for each parameter that is looked at
 Out      `guarded`: a closure with the function's parameters, which passes on what the rules make of its arguments
-Changes  nothing
 Next     arguments.py (which reads the rules off the annotations)
 
 A right call should cost little more than the function. So what a call leaves out is not looked at, then ints and types

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      NAMES and VIEWS: methods; OPERATORS: Python's name of an operator -> the method; METHODS, all that these make
-Changes  nothing
 Next     in_place.py (how they are made), table.py (which says that in_place.py has them)
 """
 

@@ -2,7 +2,6 @@
 
 In       an entry of x[...]: an int, a slice, a list, what stands for either; the size of its axis
 Out      places and parts of the axis; `Pick` and `Cut`, what stands for an entry that computes places or a size
-Changes  nothing
 Next     indexing.py (reads by them), index_writes.py (writes by them)
 """
 

@@ -15,21 +15,8 @@ from typing import Any
 from hcq.frontend.core import known_later, view_writes, views
 from hcq.frontend.core.base import Core, thread_modes, watcher
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    expanded,
-    filled,
-    flipped,
-    iota,
-    padded,
-    reshaped,
-    spread,
-)
-from hcq.frontend.core.sizes import (
-    FREE,
-    counts_of,
-    sizes_of,
-    unnamed_beyond,
-)
+from hcq.frontend.core.nodes import expanded, filled, flipped, iota, padded, reshaped, spread
+from hcq.frontend.core.sizes import FREE, counts_of, sizes_of, unnamed_beyond
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.ops.base import Methods, Self

@@ -2,7 +2,6 @@
 
 In       ints, slices, None, Ellipsis, lists, arrays, integer and bool tensors
 Out      lazy tensors: views where the index is known, GATHER where it is computed
-Changes  nothing
 Next     index_keys.py (single entries), index_writes.py (x[...] = y), gathering.py (by name), movement.py (the views),
          docs/semantics.md (what an index out of range means)
 
@@ -23,21 +22,8 @@ from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.core.errors import OutOfRange, UsageError, WrongType
 from hcq.frontend.core.known_later import room_of
-from hcq.frontend.core.nodes import (
-    broadcast_shape,
-    expanded,
-    flipped,
-    iota,
-    permuted,
-    reshaped,
-    shrunk,
-)
-from hcq.frontend.core.sizes import (
-    bounded,
-    counts_of,
-    with_counts,
-    without_counts,
-)
+from hcq.frontend.core.nodes import broadcast_shape, expanded, flipped, iota, permuted, reshaped, shrunk
+from hcq.frontend.core.sizes import bounded, counts_of, with_counts, without_counts
 from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.checked_places import check
 from hcq.frontend.ops.index_keys import (

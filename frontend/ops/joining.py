@@ -2,7 +2,6 @@
 
 In       tensors: one with others behind it, or a list of them
 Out      one lazy tensor, in the dtype they all promote to
-Changes  nothing
 Next     core/nodes.py (the node), indexing.py (taking apart again)
 
 `a.cat(b, c, dim=1)` and `Tensor.cat([a, b, c], dim=1)` are one function: its first argument is a tensor or the list.

@@ -2,7 +2,6 @@
 
 In       the groups that table.py names
 Out      `Late` of late.py; type checkers see a class that has every group's methods (late_groups.pyi)
-Changes  nothing
 Next     late.py (what a program runs), tools/method_stubs.py (who writes the stub)
 """
 

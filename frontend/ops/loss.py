@@ -2,7 +2,6 @@
 
 In       predictions and targets
 Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
-Changes  nothing
 Next     grad/gradient.py (the way downhill), optim/ (the step)
 """
 

@@ -2,7 +2,6 @@
 
 In       predictions and targets, pairs of vectors
 Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
-Changes  nothing
 Next     loss.py (squares and cross entropies)
 """
 

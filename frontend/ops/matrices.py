@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors of products and sums
-Changes  nothing
 Next     product.py (matmul, einsum), ../more/linalg/functions.py (`hcq.torch.linalg`)
 """
 

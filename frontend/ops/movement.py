@@ -2,7 +2,6 @@
 
 In       tensors and axes, shapes, amounts
 Out      lazy tensors of movement nodes: RESHAPE PERMUTE EXPAND PAD SHRINK FLIP WINDOW
-Changes  nothing
 Next     indexing.py (square brackets), elementwise.py (which broadcasts through here), ir/op.py (what the nodes mean)
 """
 
@@ -16,12 +15,7 @@ from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, check_count, room_args, shape_args
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.known_later import KnownLater
-from hcq.frontend.core.nodes import (
-    expanded,
-    flipped,
-    permuted,
-    reshaped,
-)
+from hcq.frontend.core.nodes import expanded, flipped, permuted, reshaped
 from hcq.frontend.core.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
 from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType

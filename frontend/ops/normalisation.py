@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors of a few reductions each; statistics of narrow floats are taken in float32
-Changes  nothing
 Next     attention.py, loss.py (log_softmax is half of cross entropy), nn/ (layers that own the weights used here)
 """
 

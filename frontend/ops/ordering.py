@@ -2,7 +2,6 @@
 
 In       tensors and an axis
 Out      lazy tensors: indices first, then the values that they pick
-Changes  nothing
 Next     indexing.py (picking), ../rewrites/sorts.py (how BUCKET counts and places)
 
 Everything is done with keys: integers that are ordered as the elements are, NaN greater than everything, zeros equal.

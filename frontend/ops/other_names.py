@@ -2,7 +2,6 @@
 
 In       nothing
 Out      OTHER_NAMES: the second name of a method -> its first
-Changes  nothing
 Next     synonyms.py (x.subtract), in_place.py (x.subtract_), functions.py (hcq.subtract)
 """
 

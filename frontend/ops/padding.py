@@ -2,7 +2,6 @@
 
 In       a tensor, and how many elements on both sides of each axis
 Out      `Padding`
-Changes  nothing
 Next     movement.py (shrink, which is the other way round), ../symbolic/placing.py (sizes that bound variables have)
 """
 
@@ -13,13 +12,7 @@ from typing import Any
 
 from hcq.frontend.core import known_later
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    constant,
-    expanded,
-    joined,
-    padded,
-    shrunk,
-)
+from hcq.frontend.core.nodes import constant, expanded, joined, padded, shrunk
 from hcq.frontend.core.sizes import counts_of
 from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.symbolic.variable import Bound

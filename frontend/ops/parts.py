@@ -2,7 +2,6 @@
 
 In       real tensors
 Out      themselves, where a real number is its own real part or conjugate; complex tensors
-Changes  nothing
 Next     more/complex/ (complex tensors, for which these methods do more), more/fourier/ (stft)
 """
 

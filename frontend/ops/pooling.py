@@ -2,7 +2,6 @@
 
 In       tensors shaped (..., *space); kernel sizes, strides, or the sizes of the result
 Out      lazy tensors over windows; where the greatest element was, if that is asked for
-Changes  nothing
 Next     window.py (the windows), rearranging.py (interpolation)
 """
 

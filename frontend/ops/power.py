@@ -2,7 +2,6 @@
 
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
-Changes  nothing
 Next     grad/function.py (why slopes have rules of their own), functions.py (exp, log)
 
 Signs, zeros, infinities and NaN are as C's pow has them, slopes as PyTorch has them. The general method has a relative

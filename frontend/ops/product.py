@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors; the compiler sees one multiply-and-reduce kernel and tiles it
-Changes  nothing
 Next     window.py (convolutions are products over windows), compiler/loops/heuristic.py (how a product becomes fast)
 
 float16 and bfloat16 are multiplied and accumulated in float32 and rounded once.

@@ -2,7 +2,6 @@
 
 In       tensors shaped (batch, channels, *space)
 Out      lazy tensors: views, and weighted sums of picked elements
-Changes  nothing
 Next     pooling.py (windows), movement.py (the views)
 """
 

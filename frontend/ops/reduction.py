@@ -2,7 +2,6 @@
 
 In       tensors and axes
 Out      lazy tensors around REDUCE_AXIS; the reduced axes go away unless keepdim
-Changes  nothing
 Next     product.py (matmul is a product and a sum), normalisation.py (softmax), docs/semantics.md (dtypes of sums)
 
 Sums and products of bool and integers are int64, as in PyTorch. float16 and bfloat16 are accumulated in float32.
@@ -11,11 +10,7 @@ Sums and products of bool and integers are int64, as in PyTorch. float16 and bfl
 from __future__ import annotations
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.core.nodes import (
-    reduced,
-    reshaped,
-    scanned,
-)
+from hcq.frontend.core.nodes import reduced, reshaped, scanned
 from hcq.frontend.core.sizes import number_of
 from hcq.frontend.ops.base import Axes, Methods, Self
 from hcq.ir.dtype import DType, dtypes

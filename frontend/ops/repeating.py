@@ -2,7 +2,6 @@
 
 In       tensors; counts and distances along axes
 Out      `Repeating`: repeat, tile, repeat_interleave, roll
-Changes  nothing
 Next     movement.py (expand, which repeats without memory), cutting.py (parts)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors, an axis, integer indices
 Out      lazy tensors of SCATTER and SCATTER_ADD; extremes and products compare every place with every index
-Changes  nothing
 Next     indexing.py (square brackets, gather, scatter_add), counting.py (bincount)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors, shapes, axes
 Out      lazy tensors: views, joins, and new tensors of a shape
-Changes  nothing
 Next     movement.py (reshape, permute, split, pad), joining.py (cat, stack), creation.py (zeros, full)
 
 Like `cat`, a function of several tensors takes a list: `hcq.hstack([a, b])`, or `a.hstack(b)`.
@@ -103,11 +102,7 @@ class Shapes(Methods):
 
     @classmethod
     def scalar_tensor(
-        cls,
-        value: Scalar,
-        dtype: DType | None = None,
-        device: str | None = None,
-        requires_grad: bool = False,
+        cls, value: Scalar, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
         """A tensor of shape (): float32 unless another dtype is given.
 

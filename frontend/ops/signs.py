@@ -2,7 +2,6 @@
 
 In       tensors and Python numbers
 Out      lazy tensors, elementwise
-Changes  nothing
 Next     elementwise.py (maximum, minimum, clamp: NaN wins there), functions.py (sign, abs, isnan)
 """
 

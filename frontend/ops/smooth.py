@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors, elementwise; float16 and bfloat16 are computed in float32 and rounded once
-Changes  nothing
 Next     special/elementary.py (how each is computed), activation.py (relu and its relatives), functions.py (exp, log)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors, elementwise; integers become float32
-Changes  nothing
 Next     special/normal.py and special/gamma.py (how they are computed, and how exactly), activation.py (erf)
 
 The gamma and Bessel functions are computed in float64 and rounded once, so a device without it refuses them.

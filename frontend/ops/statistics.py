@@ -2,7 +2,6 @@
 
 In       tensors and axes
 Out      lazy tensors; where an element is chosen, its index, too
-Changes  nothing
 Next     reduction.py (sum, max, var, cumsum), ordering.py (what a median sorts with), counting.py (histograms)
 """
 

@@ -2,7 +2,6 @@
 
 In       what the method takes
 Out      what it gives
-Changes  nothing
 Next     other_names.py (the table), synonyms.pyi (the arguments of each, for type checkers)
 """
 

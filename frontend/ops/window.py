@@ -2,7 +2,6 @@
 
 In       tensors shaped (batch, channels, *space) or (channels, *space), any number of spatial axes
 Out      lazy tensors; WINDOW is a view, so no patch is ever copied
-Changes  nothing
 Next     pooling.py, product.py (the sum of products), normalisation.py, ir/op.py (WINDOW and its inverse, UNWINDOW)
 """
 

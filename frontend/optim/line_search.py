@@ -17,10 +17,7 @@ from typing import NamedTuple
 from hcq.frontend.tensor import Tensor
 
 # Wolfe's two constants: how much of the slope's promise, how much of the slope may be left
-ENOUGH, FLAT = (
-    1e-4,
-    0.9,
-)
+ENOUGH, FLAT = (1e-4, 0.9)
 TURNS = 25
 
 

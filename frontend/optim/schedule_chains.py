@@ -34,11 +34,7 @@ class SequentialLR(_Kept):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        schedulers: Sequence[Any],
-        milestones: Sequence[int],
-        last_epoch: int = -1,
+        self, optimizer: Optimizer, schedulers: Sequence[Any], milestones: Sequence[int], last_epoch: int = -1
     ):
         if not schedulers or len(milestones) != len(schedulers) - 1:
             raise UsageError(

@@ -2,7 +2,6 @@
 
 In       an optimizer, and the numbers of a curve
 Out      `StepLR`, `CosineAnnealingLR`, `LambdaLR` and others
-Changes  nothing
 Next     schedules.py (what they share), schedule_cycles.py (rates that rise and fall, with momentum)
 Source   PyTorch's torch.optim.lr_scheduler, for names, arguments and values; Loshchilov and Hutter 2017
 """

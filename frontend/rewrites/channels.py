@@ -2,7 +2,6 @@
 
 In       roots, in which sums of products run over windows of narrow images: 16-bit floats, bytes
 Out      the same sums; images and weights are first copied, channels innermost
-Changes  nothing
 Next     gaps.py (gradients of images are such sums, too), ../../compiler/loops/heuristic_matrix.py (who tiles them)
 
     image   (batch, channels, y, x)       -> (batch, y, x, channels)

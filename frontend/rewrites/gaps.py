@@ -2,7 +2,6 @@
 
 In       roots, in which gradients of windows are sums of an UNWINDOW
 Out      the same sums as WINDOWs of what they spread, one for each remainder of the place by the step
-Changes  nothing
 Next     ../schedule/simplify.py (who joins the remainders), ../grad/derivatives.py (where such sums come from)
 
     dx[i] = sum over k of (g[(i - k) / 2] * w[k] where 2 divides i - k, else 0)             stride 2, window 3

@@ -2,7 +2,6 @@
 
 In       roots, in which the gradient of a convolution's weight sums over the windows of its input
 Out      the same sums, one for each remainder of the place inside the window by the step
-Changes  nothing
 Next     gaps.py (the same for the gradient of the input), ../schedule/simplify.py (who joins the remainders)
 
     dw[k] = sum over o of g[o] * x[2o + k]                          stride 2

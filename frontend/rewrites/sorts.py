@@ -2,7 +2,6 @@
 
 In       a BUCKET, or all of a graph in order; how many workers a device has
 Out      a BUCKET of pieces of each row, and where each piece places its elements of each kind
-Changes  nothing
 Next     ../schedule/simplify.py (who asks), ../ops/ordering.py (where BUCKETs come from)
 """
 

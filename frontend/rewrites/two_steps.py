@@ -2,7 +2,6 @@
 
 In       a REDUCE_AXIS or a SCAN_AXIS, how many workers a device has
 Out      the same in two steps, where one would leave workers idle
-Changes  nothing
 Next     ../schedule/simplify.py (who asks), ../schedule/columns.py (sums along columns, where workers are few)
 """
 

@@ -2,7 +2,6 @@
 
 In       launches in order, each with the values it uses; how large the values are
 Out      for each value the number of its memory, and how large each memory is
-Changes  nothing
 Next     plan.py (the temporaries of one plan), jit/replay.py (those of all plans of a recorded call)
 
 A value lives from the first launch that uses it to the last one, both included: what a launch reads and what it writes

@@ -2,7 +2,6 @@
 
 In       graphs, as roots
 Out      the leaves that they overwrite; whether a graph reads one of them as it was; the moves between devices that do
-Changes  nothing
 Next     realize.py (who computes readers first, or writes elsewhere)
 """
 

@@ -2,7 +2,6 @@
 
 In       roots, in which a sum runs over the rows of a matrix in memory; how many workers there are
 Out      the same sums, where a CPU's few workers make them
-Changes  nothing
 Next     ../rewrites/two_steps.py (other reductions in two steps), rows.py (which axis of what runs along which)
 
     out[c] = sum over r of x[r, c]          part[p, c] += sum over i of x[p * length + 4 * r + i, c],
@@ -26,10 +25,7 @@ from hcq.ir.op import ARITHMETIC, Op
 
 LARGE_MATRIX = 8 << 20  # bytes: caches that a core has for itself hold less
 # shorter rows are walked line by line anyway, longer ones leave the nearest cache
-ROW_BYTES = (
-    2048,
-    64 << 10,
-)
+ROW_BYTES = (2048, 64 << 10)
 PIECES = (
     8  # of the rows, for each worker: as many as the compiler wants groups, or it would divide rows as well
 )

@@ -2,7 +2,6 @@
 
 In       simplified roots
 Out      a `Fusion`: the realized nodes, grouped into kernels, in an order that respects what each needs
-Changes  nothing
 Next     walk.py (which nodes are realized), groups.py (which share a kernel), schedule.py (groups to kernels over
          numbered values), docs/architecture.md ("what fuses with what")
 """

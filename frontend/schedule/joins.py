@@ -2,7 +2,6 @@
 
 In       a CAT node, the parts flattened through CATs that it alone reads
 Out      a graph of views and choices; or the CAT of pieces that each have their place in its memory
-Changes  nothing
 Next     simplify.py (who asks), groups.py (pieces of one shape share a kernel), schedule.py (where a piece is stored)
 
 A few parts are computed where they are read: each is padded with zeros to its place in the whole, and WHERE picks the

@@ -2,7 +2,6 @@
 
 In       simplified roots, and for each root the counts of its axes (core/sizes.py)
 Out      for each node the axes along which nobody needs what is beyond a count
-Changes  nothing
 Next     schedule.py (whose stores say so), compiler/linear/limits.py (loops that end there)
 
     scores = q @ k.T                                  nobody needs more than n of them, because

@@ -3,7 +3,6 @@
 In       the nodes of a simplified graph in order, what goes into memory anyway
 Out      the nodes that no kernel may put in memory: such products, and all between them and the reductions above;
          and of these reductions what they fold
-Changes  nothing
 Next     walk.py (who asks), compiler/linear/nested.py (who writes such kernels), docs/architecture.md
 
 The scores of attention, queries @ keys.T, have as many elements as there are pairs of queries and keys; queries and

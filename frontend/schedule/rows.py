@@ -2,7 +2,6 @@
 
 In       the path from what a kernel stores down to a node, one step at a time
 Out      frames: for each axis of the result the node's axis that runs along it, or None where the node stays the same
-Changes  nothing
 Next     walk.py, which keeps a reduction inside a kernel when it is needed once per row: softmax, a normalisation
 
     y = x / x.sum(-1, keepdim=True)        y has axes (0, 1)

@@ -2,7 +2,6 @@
 
 In       the nodes of a graph, sources first; the formats that units of the device take with scales
 Out      the nodes between the narrow numbers and their product, which are not to be put in memory
-Changes  nothing
 Next     walk.py (who asks), compiler/loops/scaled.py (who finds them in the kernel)
 """
 

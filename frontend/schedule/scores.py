@@ -2,7 +2,6 @@
 
 In       a sum of products, or shapes
 Out      whether it is computed again wherever it is used
-Changes  nothing
 Next     nested.py (what is computed with them), fuse.py and ops/attention.py (who ask)
 """
 

@@ -4,7 +4,6 @@ In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
          reductions; large reductions to few elements, long products of few tiles and scans of few lines in two steps;
          every BUCKET with its counters; every scatter with a base of its own; every CAT as its readers see it
-Changes  nothing
 Next     fuse.py, joins.py (what a CAT's readers see), ../rewrites/ (reductions, scans and sorts in steps)
 """
 

@@ -2,7 +2,6 @@
 
 In       the walk of walk.py: which kernels compute a node, and for what
 Out      nodes to put in memory, so that no kernel has more than its share
-Changes  nothing
 Next     fuse.py, which walks again with these in memory
 
 From the sources up, each node of such a kernel counts the buffers below it; where they are too many, the source with

@@ -2,7 +2,6 @@
 
 In       a node that is put in memory
 Out      the shape that is stored; the buffer or the value whose memory it is; whether its turns run in order
-Changes  nothing
 Next     walk.py, groups.py, schedule.py (who ask)
 """
 

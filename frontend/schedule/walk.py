@@ -2,7 +2,6 @@
 
 In       simplified roots, in order; what must be put in memory, and what may not
 Out      `Walk`: the realized nodes, and for each node every kernel that computes it, how often, and through what
-Changes  nothing
 Next     fuse.py (who walks, again where a kernel came out too large), groups.py (which kernels become one)
 
 A node is *realized* when it is written to memory. Everything else is computed inside the kernels that need it:

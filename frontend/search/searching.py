@@ -180,11 +180,7 @@ def _result(kernel: Kernel, name: str, found: Found, width: int, tester: Tester)
 
 
 def make_beam(
-    tester: Tester,
-    kernel: Kernel,
-    target: Target,
-    width: int,
-    note: Callable[[int, float, float], None],
+    tester: Tester, kernel: Kernel, target: Target, width: int, note: Callable[[int, float, float], None]
 ) -> Beam:
     """The search of one kernel on a device, whose tester has begun."""
     from hcq.compiler.pipeline import lower

@@ -2,7 +2,6 @@
 
 In       nodes of float32 or float64
 Out      a FUNCTION node: a value of roots, logarithms and short polynomials, and a slope of its own
-Changes  nothing
 Next     ops/angles.py (the methods, for every dtype), elementary.py (the same for erf, tanh, log1p)
 
 The polynomials are Chebyshev interpolations, computed with 60 digits: atan(x) = x + x*x*x A(x*x) up to 1, and
@@ -16,16 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hcq.frontend.core.nodes import (
-    absolute,
-    both,
-    divided,
-    either,
-    logarithm,
-    minus,
-    negated,
-    reciprocal,
-)
+from hcq.frontend.core.nodes import absolute, both, divided, either, logarithm, minus, negated, reciprocal
 from hcq.frontend.grad.function import Function
 from hcq.frontend.special.elementary import log1p, number, polynomial, root
 from hcq.ir.dtype import dtypes

@@ -2,7 +2,6 @@
 
 In       a node of float64
 Out      a FUNCTION node: Chebyshev series, logarithms and roots; its slope is the next Bessel function
-Changes  nothing
 Next     bessel_series.py (the coefficients), gamma.py (I), functions/special.py (the functions)
 
 J and Y are series in x * x up to 8, and beyond it amplitude and phase: two series in 1 / x beside sine and cosine. K

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      tuples: c[k] is the factor of the Chebyshev polynomial of degree k, of u = -1 .. 1 over an interval
-Changes  nothing
 Next     bessel.py, which says what they are for
 Source   computed: interpolations in 80 Chebyshev points of the values that mpmath has with 40 digits, without the terms
          below 1e-17 of the greatest value

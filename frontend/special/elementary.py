@@ -2,7 +2,6 @@
 
 In       a node of float32 or float64
 Out      a FUNCTION node: a value of exponentials and short polynomials, and a slope of its own
-Changes  nothing
 Next     ops/smooth.py (the methods, for every dtype), grad/function.py (why slopes have rules of their own)
 
 The polynomials are Chebyshev interpolations, computed with 60 digits: erf(x) = x + x P(x*x) below 1.5 and

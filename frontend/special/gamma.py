@@ -2,7 +2,6 @@
 
 In       a node of float64
 Out      a FUNCTION node: a value of products, logarithms and asymptotic series, and a slope of its own
-Changes  nothing
 Next     ops/special_values.py (the methods, which compute in float64 and round once), elementary.py (erf and tanh)
 
 A small argument is shifted up to where the asymptotic series of Stirling, or of Euler and Maclaurin, is exact to the

@@ -2,7 +2,6 @@
 
 In       tensors of float64 in one shape
 Out      tensors of a sum over 64 points of Gauss and Legendre, or of a power series; a slope along x of its own
-Changes  nothing
 Next     ops/special_values.py (igamma, igammac), gamma.py (gamma's logarithm)
 
 With t = x * exp(v) the integrand is exp(h(v)), and h falls from v = 0 on if the part taken is the one without the

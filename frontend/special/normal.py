@@ -2,7 +2,6 @@
 
 In       a node of float32 or float64
 Out      a FUNCTION node: a value of exponentials and short polynomials, and a slope of its own
-Changes  nothing
 Next     ops/special_values.py (the methods), elementary.py (erf itself)
 
 erfc(x) = exp(-x*x) * E(q) / (1 + 2x) for q = (x - 3.75) / (x + 3.75), which maps all x from 0 on to -1..1; x*x is

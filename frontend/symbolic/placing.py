@@ -2,7 +2,6 @@
 
 In       nodes of the tensor stage, an axis, how far its elements move: an int, or the node of a Bound
 Out      nodes with room for the largest number, of which so many elements count
-Changes  nothing
 Next     core/nodes.py (who asks for it: joined, padded, flipped), ../core/sizes.py (what counts), variable.py (Bounds)
 
 Each is a GATHER: the element at place p is the one that was at p minus the distance, and nothing where there is none.

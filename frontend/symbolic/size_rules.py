@@ -2,7 +2,6 @@
 
 In       a node, and the sizes of its sources
 Out      its own, for each axis; UsageError where elements from beyond a count would get in
-Changes  nothing
 Next     ../core/sizes.py (who asks, once a program has a variable)
 """
 

@@ -2,7 +2,6 @@
 
 In       a name of PyTorch's
 Out      what it is here
-Changes  nothing
 Next     names.py (names of `torch` itself), modules.py (its modules), rows.py (names that mean little here),
          cuda/, accelerator.py, hub.py, settings.py, testing.py, native.py (what only PyTorch's programs ask for),
          ../../hcq/torch/__init__.py (the door, which programs import)

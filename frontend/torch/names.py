@@ -2,7 +2,6 @@
 
 In       a name
 Out      what it is here
-Changes  nothing
 Next     rows.py (names with nothing behind them), ../functions/__init__.py (methods as functions, dtypes, numbers)
 """
 

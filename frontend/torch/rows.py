@@ -2,7 +2,6 @@
 
 In       the name of a module and what it is asked for: "backends.cudnn", "benchmark"
 Out      a function that answers, ignores, gives back its argument or refuses; or a switch that nothing reads
-Changes  nothing
 Next     modules.py and names.py (who look here first)
 
 A name with work behind it has a file of its own. A row says in one sentence why there is none to do.
@@ -131,19 +130,19 @@ ROWS: dict[str, dict[str, Row]] = {
     "onnx": {
         "export": refused(
             "nothing writes ONNX. Save model.state_dict(), or a program that runs alone: hcq.save_program."
-        ),
+        )
     },
     "hub": {
         "load": refused(
             "programs of others are not fetched and run. Fetch weights: hcq.torch.hub.load_state_dict_from_url."
-        ),
+        )
     },
     "optim": {"SparseAdam": refused("gradients are dense here: use Adam.")},
     "nn.parallel": {
         "DistributedDataParallel": refused(
             "start the processes with mpirun, and give the module to hcq.distributed.DataParallel: "
             "docs/distributed.md."
-        ),
+        )
     },
     "cuda": {"empty_cache": does_nothing("The pool gives large free blocks back by itself.")},
     "backends.cudnn": {

@@ -2,7 +2,6 @@
 
 In       gfx_target_version of the topology, such as 110000
 Out      a Chip: its packets, its cache rules, its sizes and limits
-Changes  nothing
 Next     encode.py (launches by these), sizing.py (context save areas), link.py (which objects load)
 Source   LLVM AMDGPUUsage (targets, LDS granules), kfd_device.c (versions), kfd_queue.c and libhsakmt (queue sizes),
          AMD's PM4 definitions. gfx1153's version and registers are inferred from its neighbours

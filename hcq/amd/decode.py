@@ -2,7 +2,6 @@
 
 In       an architecture's name, as a trace keeps it
 Out      decode(words) -> list[Packet], of all of a driver's rings or of one engine
-Changes  nothing
 Next     encode.py (whose inverse it is), hcq/backends.py (who asks)
 """
 

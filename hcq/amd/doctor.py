@@ -2,7 +2,6 @@
 
 In       the host
 Out      which GPUs are here; the checks node, permission and driver
-Changes  nothing
 Next     doctor/access.py (what is in the way of a file), doctor/examine.py (the checks above), topology.py (which GPUs)
 Source   linux/kfd_ioctl.h (versions), hcq/amd/abi/kfd.py (our table of the interface)
 """

@@ -2,7 +2,6 @@
 
 In       a Command, and for a dispatch its packed arguments
 Out      Pieces: the bytes of whole packets, the ring they go to, and what has to be uploaded beside them
-Changes  nothing
 Next     abi/pm4.py, abi/sdma.py, abi/aql.py (every bit), launch.py (dispatches), device.py (who puts pieces into rings)
 
 Every command is finished before the next one starts. On the compute ring a dispatch waits for its waves; on the copy

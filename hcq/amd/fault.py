@@ -2,7 +2,6 @@
 
 In       a Fault, what names an address, the kernel's log; rings
 Out      sentences for DeviceFault and WaitTimeout
-Changes  nothing
 Next     process.py (where faults come from), device.py (who raises)
 """
 

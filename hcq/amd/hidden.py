@@ -2,7 +2,6 @@
 
 In       a linked object, one of its kernels
 Out      the kinds of hidden arguments that it, or a function that it calls, loads: "hostcall_buffer", "heap_v1", ...
-Changes  nothing
 Next     module.py (who refuses what nobody serves), hostcall.py (what is served)
 Source   LLVM AMDGPUUsage: "Code Object V5 Metadata" (offsets of implicit arguments), "Calling Convention"; encodings of
          s_load and s_getpc: AMD's ISA documents of gfx9 to gfx12
@@ -36,10 +35,7 @@ OFFSETS_V3 = {"printf_buffer": 24, "hostcall_buffer": 24, "default_queue": 32, "
 V5 = 3  # ABI version of an ELF header
 _IMPLICIT_POINTER = 8  # s[8:9]: where functions are given the address of implicit arguments
 # what a register may hold the low or the high half of: the address of arguments
-OWN, IMPLICIT = (
-    "own",
-    "implicit",
-)
+OWN, IMPLICIT = ("own", "implicit")
 _S_GETPC = {9: 0x1C, 10: 0x1F, 11: 0x47, 12: 0x47}  # opcodes of SOP1
 _S_SWAPPC = {9: 0x1E, 10: 0x21, 11: 0x49, 12: 0x49}
 _S_MOV_B32 = {9: 0x00, 10: 0x03, 11: 0x00, 12: 0x00}

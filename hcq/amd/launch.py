@@ -2,7 +2,6 @@
 
 In       a linked kernel at its address, scratch memory, the chip
 Out      Launcher: for each block size the packets of a dispatch, with gaps for the grid and the arguments' address
-Changes  nothing
 Next     abi/registers.py (what is written), program.py (arguments), encode.py (pieces)
 Source   LLVM AMDGPUUsage, "Initial Kernel Execution State"; PM4 launches as libhsakmt's tests make them
 

@@ -2,7 +2,6 @@
 
 In       the bytes of an ELF object, as LLVM writes it (relocatable) or as a linker does (shared)
 Out      Linked: the image for a given address, its kernels with checked descriptors and metadata, its variables
-Changes  nothing
 Next     module.py (who copies the image), abi/descriptor.py and metadata.py (what kernels say of themselves)
 Source   LLVM AMDGPUUsage, "Code Object"; relocation formulas from its table
 

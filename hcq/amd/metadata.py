@@ -2,7 +2,6 @@
 
 In       the bytes of an AMDGPU note
 Out      KernelMetadata by the kernel's symbol: the arguments with their offsets, sizes and kinds
-Changes  nothing
 Next     link.py (who finds the note), program.py (who packs arguments by this)
 Source   LLVM AMDGPUUsage, "Code Object V3+ Metadata"; the MessagePack specification
 """

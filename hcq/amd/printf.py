@@ -2,7 +2,6 @@
 
 In       64-bit words: what stream, a format, arguments
 Out      the stream and the text
-Changes  nothing
 Next     hostcall.py (who collects messages)
 Source   ROCm Device Libraries: ockl, services (a message's form); C11, 7.21.6.1
 

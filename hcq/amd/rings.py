@@ -115,11 +115,7 @@ class Ring(ABC):
         before = len(self.allocations)
         try:
             return call(
-                self.port,
-                self.memory.kfd_fd,
-                kfd.CREATE_QUEUE,
-                **fields,
-                **self._compute_buffers(self.chip),
+                self.port, self.memory.kfd_fd, kfd.CREATE_QUEUE, **fields, **self._compute_buffers(self.chip)
             )
         except DriverError as refusal:
             once = self.chip.vgpr_bytes_once

@@ -2,7 +2,6 @@
 
 In       a Node of the topology and its Chip
 Out      QueueSizes, and the headers that go into the context save area
-Changes  nothing
 Next     rings.py (who allocates by these), hcq/emu/amd/kfd_queues.py (who checks them, as the kernel does)
 Source   libhsakmt queues.c, kfd_queue.c
 """

@@ -2,7 +2,6 @@
 
 In       a port
 Out      a Node for every GPU that this process may use
-Changes  nothing
 Next     chip.py (what each generation is like), device.py (who opens one)
 Source   kfd_topology.c: lines of "name value", decimal
 """

@@ -2,7 +2,6 @@
 
 In       pieces as encode.py makes them, or the words of a trace; the device's arch and facts
 Out      AmdModel
-Changes  nothing
 Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 
 A dispatch's meaning is spread over the registers that packets before it set, so a piece is read from its start. The

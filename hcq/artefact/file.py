@@ -2,7 +2,6 @@
 
 In       a path
 Out      `ProgramFile`: its `Contents`, every number of which is checked, and its blobs when they are asked for
-Changes  nothing
 Next     program.py (who loads it), writing.py (who writes it), docs/artefact.md (the same as tables)
 
     head     56 bytes: magic, version, sizes, and a digest over all of this and the header

@@ -2,7 +2,6 @@
 
 In       what a program takes (a `Spec`), a word of the command line
 Out      the bytes of that input
-Changes  nothing
 Next     command.py (`python -m hcq run`), hcq/code/safetensors.py
 Source   the .npy format: NumPy Enhancement Proposal 1
 

@@ -3,7 +3,6 @@
 In       two Interfaces; the ioctls of a trace (HCQ_TRACE=FILE) or of a log (strace, gVisor), with the bytes of their
          arguments, where recorded
 Out      a Break for each kind of call: how often it was made, and why it breaks
-Changes  nothing
 Next     difference.py (what differs), hcq/trace/calls.py (what a trace holds of an ioctl), hcq/trace/ioctl_log.py
 
 A driver that refuses other sizes breaks with every change of a size. One that fills up with zeroes does not: there a

@@ -2,7 +2,6 @@
 
 In       the command line: a driver, releases, a structure, a trace
 Out      text, or JSON; the exit status is 1 when a call of a trace breaks
-Changes  nothing
 Next     difference.py, breaks.py, text.py; hcq/backend.py (`atlas`, which each kind of device may name)
 """
 

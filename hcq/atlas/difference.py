@@ -2,7 +2,6 @@
 
 In       two Interfaces of one Atlas
 Out      Difference: structures, calls and values that are new, gone or changed; `mirrored`, the way back
-Changes  nothing
 Next     breaks.py (what that means for a call), text.py (prints it), hcq/system/abi_atlas.py (what is compared)
 """
 

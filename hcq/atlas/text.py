@@ -2,7 +2,6 @@
 
 In       a Difference, a Structure, what a trace's calls come to
 Out      lines; data for JSON; C
-Changes  nothing
 Next     command.py (who prints), difference.py, breaks.py (what is printed)
 """
 

@@ -2,7 +2,6 @@
 
 In       the bytes that somebody wants to load
 Out      the object in them that fits the device; or an error that names the container, and the tool that opens it
-Changes  nothing
 Next     elf.py (what is inside), nv/fatbin.py (NVIDIA's), hcq/device.py: take_out (who asks)
 Source   clang's ClangOffloadBundler (format, and CCOB's versions 1 to 3), LLVM's OffloadBinary; ar(5)
 

@@ -2,7 +2,6 @@
 
 In       the bytes of a 64-bit little-endian ELF object, relocatable (ET_REL) or shared (ET_DYN)
 Out      Object: plain lists of Section, Segment, Symbol, Relocation; every offset and index checked against the file
-Changes  nothing
 Next     cpu/link.py (places an x86-64 or aarch64 object in memory)
 Source   System V ABI, chapters 4 and 5; elf.h
 

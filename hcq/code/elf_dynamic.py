@@ -2,7 +2,6 @@
 
 In       an Object that a linker made
 Out      Dynamic: the symbols, and every relocation that is left to do, whichever form its table has
-Changes  nothing
 Next     elf.py (the rest of an object), amd/link.py (who applies them)
 Source   System V ABI, chapter 5, "Dynamic Section", "Hash Table"; "Relative Relocation Table" (SHT_RELR) of the
          gABI; the GNU hash section as glibc and lld have it

@@ -2,7 +2,6 @@
 
 In       a process, and what kind of object is looked for
 Out      each such object with its bytes
-Changes  nothing
 Next     elf.py (what is in one), amd/foreign/code_objects.py and nv/foreign/kernels.py (who look for kernels)
 Source   elf(5); proc(5): maps, mem, pagemap
 """

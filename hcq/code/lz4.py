@@ -2,7 +2,6 @@
 
 In       a block, and how long its contents are
 Out      the contents
-Changes  nothing
 Next     nv/fatbin.py (whose machine code is compressed so)
 Source   the LZ4 block format
 """

@@ -2,7 +2,6 @@
 
 In       what a backend declares (hcq/backends.py, `carried`)
 Out      `Carried`; `NOTHING`, for devices that need kernels alone
-Changes  nothing
 Next     cpu/program_file_parts.py (the CPU's), artefact/program.py (checks and uses them), frontend/jit/saving.py
          (writes them)
 """

@@ -2,7 +2,6 @@
 
 In       an open file of the safetensors format
 Out      its tensors' names, formats, shapes and places, all checked against the file's size; its further words
-Changes  nothing
 Next     frontend/io/safetensors.py (tensors to and from such files), artefact/file.py (weights beside a program)
 Source   the safetensors format, huggingface.co/docs/safetensors
 

@@ -2,7 +2,6 @@
 
 In       a Command; for a dispatch also how its arguments lie in registers and on the stack
 Out      bytes of whole packets
-Changes  nothing
 Next     packets.py (every bit), device.py (who sends them)
 
 A dispatch's packet is made by one struct.pack. Its layout depends only on the kinds of the arguments, so it is worked

@@ -2,7 +2,6 @@
 
 In       a port
 Out      bytes, a name
-Changes  nothing
 Next     device.py (who asks)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      layouts: packets of the ring, the control block (the queue's registers), the group structure kernels see
-Changes  nothing
 Next     encode.py (commands to these packets), processor.py (native code that reads them at these offsets)
 Source   our own design; docs/cpu-device.md says it in prose
 

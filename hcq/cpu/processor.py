@@ -2,7 +2,6 @@
 
 In       the layouts of packets.py, whose offsets the IR reads ($Dispatch.entry is that field's byte offset)
 Out      `ir_text(machine)`, from which tools/processor_objects.py makes the ELF objects in objects/
-Changes  nothing
 Next     processor_groups.ll, processor_packets.ll (the IR itself), native_processor.py (links the object), packets.py
 
 Threads: one command processor runs packets in order; workers help it with the groups of one dispatch at a time.

@@ -2,7 +2,6 @@
 
 In       a CPU device with work in flight, its ring and its control block
 Out      `ring_states`; `current_command`, the number of the command that it executes
-Changes  nothing
 Next     device.py (who writes the ring), packets.py (the words), hcq/observe/report.py (who asks)
 """
 

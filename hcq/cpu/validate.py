@@ -2,7 +2,6 @@
 
 In       packets of packets.py; the device's arch and facts
 Out      CpuModel
-Changes  nothing
 Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Context, as programs compile it; a batch of waves that are about to execute it
 Out      AmdSite; `accesses_of` a batch; `index_of` a register's name
-Changes  nothing
 Next     amd.py (who asks), hcq/emu/amd/shader/isa.py (operands)
 """
 

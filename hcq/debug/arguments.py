@@ -2,7 +2,6 @@
 
 In       the words of a line
 Out      Words, from which a command takes what it needs; numbers and addresses
-Changes  nothing
 Next     commands.py and looking.py (the commands)
 """
 

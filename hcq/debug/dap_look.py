@@ -2,7 +2,6 @@
 
 In       a session that is stopped; which registers, as what type
 Out      `look`: a place, code, registers, lanes, waves, points, launches, as plain data
-Changes  nothing
 Next     dap.py (the request hcqLook), show.py (the same as text), tools/trace/debug_view.py (who asks)
 """
 

@@ -2,7 +2,6 @@
 
 In       text such as "v3 > 10 and lane == 5", "f32(v2) * 2", "%r4 == 0"; a moment
 Out      Expression: its value in a lane, or the first lane where it holds
-Changes  nothing
 Next     points.py (conditions), commands.py (print), dap.py (evaluate)
 
 The grammar is Python's, of which names, numbers, comparisons, arithmetic, and calls of a few functions are allowed; it

@@ -2,7 +2,6 @@
 
 In       a topic
 Out      text
-Changes  nothing
 Next     commands.py (who prints it), docs/debugger.md (a tutorial)
 """
 

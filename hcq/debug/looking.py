@@ -2,7 +2,6 @@
 
 In       a session that has stopped, the words of a command
 Out      VERBS: by name, what makes the lines to print
-Changes  nothing
 Next     commands.py (all others), show.py (how things are printed), origin.py
 """
 

@@ -2,7 +2,6 @@
 
 In       what a vendor's part (amd.py, nv.py, metal.py) knows of its shader core
 Out      Site, Access, Standing; Moment and Work, which each vendor fills in
-Changes  nothing
 Next     timeline.py (runs Works and stops at Moments), show.py (prints them), origin.py (follows Accesses)
 
 Waves are numbered through the grid: those of block 0 first. A lane is one of a wave. A moment is *before* its

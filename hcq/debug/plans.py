@@ -2,7 +2,6 @@
 
 In       the wave that is looked at, the moment it is at
 Out      Plan: a test of moments, forwards and backwards alike
-Changes  nothing
 Next     session.py (who follows one), commands.py (who makes them)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Stop of a session
 Out      lines
-Changes  nothing
 Next     commands.py (who prints them), moment.py (what is shown)
 """
 

@@ -54,10 +54,7 @@ def memory(device: Device, sizes: Sizes) -> Found:
             buffer.write(data)
             middle = time.perf_counter()
             back = buffer.read()
-            write_s, read_s = (
-                min(write_s, middle - start),
-                min(read_s, time.perf_counter() - middle),
-            )
+            write_s, read_s = (min(write_s, middle - start), min(read_s, time.perf_counter() - middle))
             if back != data:
                 raise Failure(
                     f"{_difference(back, data)} of {len(data)}: memory does not keep what the host wrote.",

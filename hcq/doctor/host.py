@@ -2,7 +2,6 @@
 
 In       a Host: a Port that can also look at files without opening them
 Out      Facts: identity, groups, container, kernel, limits; PCI devices
-Changes  nothing
 Next     access.py (what follows from the facts), examine.py (who reads them)
 Source   proc(5), sysfs(5), container_interface of systemd
 

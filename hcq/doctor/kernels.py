@@ -2,7 +2,6 @@
 
 In       a code object of the device
 Out      a Tiny: how to launch it; what it should compute
-Changes  nothing
 Next     checks.py (runs it), hcq/cpu/doctor.py, hcq/amd/doctor.py and hcq/nv/doctor.py (the objects)
 """
 

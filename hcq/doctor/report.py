@@ -2,7 +2,6 @@
 
 In       an Examination
 Out      text; JSON whose names stay as they are from version to version
-Changes  nothing
 Next     check.py (what is printed), docs/doctor.md (the JSON's fields)
 
 Neither holds the name of a user or of a home folder, so that both can be pasted anywhere.

@@ -2,7 +2,6 @@
 
 In       the host
 Out      names of the devices that are here; the checks node, permission and driver; a kernel for a later check
-Changes  nothing
 Next     access.py (subjects behind a kernel driver), examine.py (who asks), hcq/cpu/doctor.py (the smallest one)
 """
 

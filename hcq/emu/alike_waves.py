@@ -2,7 +2,6 @@
 
 In       the workgroup and the number within it of each thread
 Out      a record for each mask
-Changes  nothing
 Next     nv/shader/standing.py and metal/shader/standing.py (who ask), hcq/events/waves.py (the record)
 """
 

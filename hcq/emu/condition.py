@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `Condition`, for kernels whose calls wait in the caller's own thread
-Changes  nothing
 Next     amd/kfd_events.py (events of KFD), metal/gpu.py (Metal's runtime)
 """
 

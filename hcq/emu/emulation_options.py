@@ -2,7 +2,6 @@
 
 In       a word, the architectures there are, what each option takes
 Out      the architecture's row and the options' values; UsageError that names what is wrong with the word
-Changes  nothing
 Next     emu/amd/spec.py and emu/nv/spec.py (the options of each vendor)
 """
 

@@ -2,7 +2,6 @@
 
 In       an os.stat_result, or a device node
 Out      struct stat and struct statx as bytes
-Changes  nothing
 Next     machine.py (what is at a path), emu/supervisor/answers.py and attached.py (who give it to programs)
 Source   arch/x86/include/uapi/asm/stat.h, asm-generic/stat.h (aarch64), linux/stat.h
 """

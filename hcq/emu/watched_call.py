@@ -2,7 +2,6 @@
 
 In       an ioctl, what its argument points to, who answers it
 Out      the answer or the refusal, as it was
-Changes  nothing
 Next     hcq/events/kernel_observer.py (the observers), amd/kfd.py and nv/rm.py (who answer)
 """
 

@@ -2,7 +2,6 @@
 
 In       ioctls as they return; packets as they are taken from rings; how far rings are read; faults
 Out      `KernelObserver`, with a method for every kind of event; `Client`, the process an event is about
-Changes  nothing
 Next     emu/amd/watch.py, emu/nv/watch.py and emu/watched_call.py (the sources), foreign_devices.py (the consumer),
          observer.py (the same for our devices)
 

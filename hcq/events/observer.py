@@ -166,10 +166,7 @@ class Observer:
         """Packets that will be patched before they run. May refuse."""
 
     def patch(
-        self,
-        what: Indirect,
-        written: Mapping[Any, int | float],
-        points: Mapping[Any, Sequence[PatchPoint]],
+        self, what: Indirect, written: Mapping[Any, int | float], points: Mapping[Any, Sequence[PatchPoint]]
     ) -> None:
         """A graph is about to be replayed, with these values of its symbols."""
 

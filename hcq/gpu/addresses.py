@@ -2,7 +2,6 @@
 
 In       a device; an address that a GPU faulted at
 Out      a phrase for DeviceFault
-Changes  nothing
 Next     amd/fault.py, nv/fault.py (who ask)
 """
 

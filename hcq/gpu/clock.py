@@ -2,7 +2,6 @@
 
 In       ticks, as Timestamp commands and signals store them
 Out      nanoseconds on the clock of time.monotonic_ns
-Changes  nothing
 Next     device.py (moment_ns, duration_ns); each driver makes its Clock when it opens
 """
 

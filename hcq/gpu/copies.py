@@ -2,7 +2,6 @@
 
 In       a Copy
 Out      parts that do not overlap, in the order to do them in, each finished before the next
-Changes  nothing
 Next     amd/encode.py, nv/encode.py (the packets)
 """
 

@@ -2,7 +2,6 @@
 
 In       recorded commands, and how much memory each of them uses
 Out      a Split (work/hardware_queues.py), or None: in order
-Changes  nothing
 Next     hcq/work/hardware_queues.py (how waits are found), amd/graph.py and nv/graph.py (how lanes become packets),
          docs/graphs.md
 

@@ -2,7 +2,6 @@
 
 In       a program, its arguments, a grid and a block
 Out      the program's packets; where an argument is in them
-Changes  nothing
 Next     program.py (who makes packets), device.py, ../metal/device.py (the devices)
 """
 

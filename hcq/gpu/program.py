@@ -2,7 +2,6 @@
 
 In       arguments: a Buffer, an int, a float, bytes for a structure passed by value; None or 0 for a null pointer
 Out      the packed arguments; where each one is in them
-Changes  nothing
 Next     the driver's own program.py (what a launch is made of), hcq/program.py (what all programs are)
 
 A code object says how large each argument is, and often no more than that: whether four bytes are an int or a float is

@@ -2,7 +2,6 @@
 
 In       what the kernel and the chip say of shared memory (AMD's LDS)
 Out      SharingProgram: `dynamic_shared_bytes`, checked when it is set; launches are recorded with it
-Changes  nothing
 Next     ../amd/program.py, ../nv/program.py (whose launches ask for it), ../command.py (a dispatch keeps its size)
 """
 

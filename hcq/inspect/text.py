@@ -2,7 +2,6 @@
 
 In       the dictionaries of hcq/observe/state.py, or of a kind of device's `host` view
 Out      lines
-Changes  nothing
 Next     command.py (who prints them)
 
 They come from another process, which may be of another version: what is not as expected is left out, never an error.

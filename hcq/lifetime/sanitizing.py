@@ -2,7 +2,6 @@
 
 In       its words
 Out      the switches to open the device with; UsageError where nothing could look at the device's kernels
-Changes  nothing
 Next     opening.py (who asks), hcq/config.py (the words), hcq/observe/sanitizer.py (who hears what is found)
 """
 
@@ -16,11 +15,7 @@ from hcq.config import SANITIZE_WORDS, Config
 from hcq.errors import UsageError
 
 # a word of HCQ_EMULATE for each kind
-EMULATED = {
-    "AMD": "amd:gfx1100",
-    "NV": "nv:sm_90",
-    "METAL": "metal:m3",
-}
+EMULATED = {"AMD": "amd:gfx1100", "NV": "nv:sm_90", "METAL": "metal:m3"}
 
 
 def settings_with(name: str, sanitize: Any, is_emulated: bool) -> Config:

@@ -2,7 +2,6 @@
 
 In       a kind of device and a number, as `hcq.open` is given them; the switches
 Out      the number that the system gives it
-Changes  nothing
 Next     opening.py (who asks), hcq/config.py (HCQ_VISIBLE)
 """
 

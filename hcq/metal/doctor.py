@@ -2,7 +2,6 @@
 
 In       the host
 Out      which GPUs are here; the check driver; the doctor's kernel
-Changes  nothing
 Next     hcq/doctor/subject.py (what is asked), objc.py (how Metal is asked)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Command; words
 Out      bytes of whole packets; packets
-Changes  nothing
 Next     packets.py (every bit), program.py (launches, whose arguments it packs), commands.py (what becomes of
          packets)
 """

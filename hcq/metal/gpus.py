@@ -2,7 +2,6 @@
 
 In       a runtime
 Out      MTLDevices
-Changes  nothing
 Next     device.py (who opens one), doctor.py (who counts them)
 Source   MTLDevice.h: MTLCopyAllDevices, MTLCreateSystemDefaultDevice; both give what is ours to release. Apple's page
          of the latter: Core Graphics has to be loaded, which programs of the command line do not do by themselves

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      the source of two kernels, one byte for each thread; when a blit encoder can do it
-Changes  nothing
 Next     commands.py (who launches them)
 Source   Apple's documentation of MTLBlitCommandEncoder: on macOS offsets and sizes of copies and ranges of fills are
          multiples of four bytes

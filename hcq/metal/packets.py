@@ -2,7 +2,6 @@
 
 In       nothing
 Out      layouts, by the name of the message that a packet becomes
-Changes  nothing
 Next     encode.py (makes and reads them), commands.py (sends the messages), validate.py (what they do, for the rules)
 
 Metal has no ring that a program sees: a command buffer is an object, and what it holds is Metal's own. So these words

@@ -2,7 +2,6 @@
 
 In       packets of packets.py; the device's facts
 Out      MetalModel
-Changes  nothing
 Next     hcq/rules/effects.py (what a model declares), program.py (how arguments are packed)
 """
 

@@ -2,7 +2,6 @@
 
 In       a cubin, PTX text, both as the toolchain made them, or what somebody else compiled
 Out      `Bundle`: cubin and PTX, either of which may be missing; `pack()` gives the image that caches keep
-Changes  nothing
 Next     toolchain/images.py (who makes them), program.py (who loads them), abi/image.py (what is placed before the
          code)
 Source   our own; a cubin is an ELF file, PTX is text that has a .version line

@@ -2,7 +2,6 @@
 
 In       the compute class that a GPU lists
 Out      a Chip: its classes, its launch description, its constant bank 0, its sizes and limits
-Changes  nothing
 Next     abi/classes.py (who has which class), abi/bank0.py, launch.py (launches by these), device.py (who chooses)
 Source   CUDA C Programming Guide, "Compute Capabilities"; the class headers; ptxas output for constant bank 0
 """

@@ -2,7 +2,6 @@
 
 In       the bytes of a cubin from nvrtc, nvJitLink, nvcc or ptxas (12.x and 13.x)
 Out      Cubin: kernels with their resources and parameters, sections to place, relocations; link() makes the image
-Changes  nothing
 Next     toolchain/ (who makes cubins), hcq/code/elf.py (tables with checked offsets)
 Source   cubins of ptxas 12.8, 13.0 and 13.5 beside cuobjdump -elf and nvdisasm; attributes have cuobjdump's names
 
@@ -68,10 +67,7 @@ BARRIER_SHIFT, BARRIER_MASK = 20, 0x7F  # of .text's sh_flags, ptxas 12.x
 
 R_CUDA_64, R_CUDA_G64, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32 = 2, 4, 56, 57
 # CALL.ABS until Ada, and from Hopper on; the bits are nvdisasm's
-R_CUDA_ABS47_34, R_CUDA_ABS55_16_34 = (
-    58,
-    75,
-)
+R_CUDA_ABS47_34, R_CUDA_ABS55_16_34 = (58, 75)
 ADDRESSES = (R_CUDA_64, R_CUDA_G64)  # G: a generic address, which for data in memory is the same
 # fields of a 128-bit instruction: (first bit, first bit of the address, bits)
 INSTRUCTION_FIELDS: dict[int, tuple[tuple[int, int, int], ...]] = {

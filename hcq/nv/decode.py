@@ -2,7 +2,6 @@
 
 In       an architecture's name, as a trace keeps it
 Out      decode(words) -> list[Packet]: pushes of methods, LaunchData where a launch's QMD and constants stand
-Changes  nothing
 Next     encode.py (whose inverse it is), abi/methods.py (pushes), abi/qmd.py, abi/bank0.py (launch data)
 """
 

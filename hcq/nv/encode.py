@@ -2,7 +2,6 @@
 
 In       a Command, and for a dispatch its packed arguments (launch.py)
 Out      Pieces: whole runs of methods, and for a launch what it points to
-Changes  nothing
 Next     abi/methods.py (headers), abi/host_methods.py, abi/compute_methods.py, abi/copy_methods.py (every bit),
          pushbuffer.py
 Source   clc56f.h, clc6c0.h, clc6b5.h and their successors; orders of methods as CUDA's driver was seen to send them
@@ -198,10 +197,7 @@ class Encoder:
         made = self._signals.get(va)
         if made is None:
             release = host.SemExecute(
-                operation=host.SemExecuteOperation.RELEASE,
-                release_wfi=1,
-                payload_size=1,
-                release_timestamp=1,
+                operation=host.SemExecuteOperation.RELEASE, release_wfi=1, payload_size=1, release_timestamp=1
             )
             words = self._semaphore(va, 0, release)
             made = self._signals[va] = words[:PAYLOAD_AT], words[PAYLOAD_AT + 8 :]
@@ -220,8 +216,7 @@ class Encoder:
     def _invalidate(self) -> bytes:
         """Forget what the caches for code, constants and data hold: the host or another GPU may have written."""
         return immediate(
-            COMPUTE_SUBCHANNEL,
-            compute.InvalidateShaderCachesNoWfi(instruction=1, global_data=1, constant=1),
+            COMPUTE_SUBCHANNEL, compute.InvalidateShaderCachesNoWfi(instruction=1, global_data=1, constant=1)
         ).to_bytes()
 
     def _timestamp(self, va: int) -> bytes:

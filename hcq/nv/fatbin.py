@@ -2,7 +2,6 @@
 
 In       the bytes of one; or of a container that holds one
 Out      what it holds; the Bundle for an architecture
-Changes  nothing
 Next     bundle.py (the two forms of a kernel), hcq/code/containers.py (other containers), hcq/code/lz4.py
 Source   files of nvcc 13.0 with and without compression, beside cuobjdump's listing of them
 """

@@ -2,7 +2,6 @@
 
 In       a ChannelError, the channel, what names an address, the kernel's log
 Out      sentences for DeviceFault and WaitTimeout
-Changes  nothing
 Next     channel.py (where errors come from), abi/status.py (numbers in words), device.py (who raises)
 Source   nverror.h; ctrl906f.h: NV906F_CTRL_CMD_GET_MMU_FAULT_INFO
 """

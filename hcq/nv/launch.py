@@ -2,7 +2,6 @@
 
 In       a kernel at its address, the chip
 Out      Launcher: for each size a template of a launch; `dispatch` fills in the arguments
-Changes  nothing
 Next     abi/qmd.py and abi/bank0.py (what is written), program.py (arguments), pushbuffer.py (where it is placed)
 Source   clcbc0qmd.h and its siblings; SEND_PCAS_A, SEND_SIGNALING_PCAS2_B
 

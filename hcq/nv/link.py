@@ -2,7 +2,6 @@
 
 In       a Bundle, an entry's name or none for all entries, the chip
 Out      Linked: the bytes for an address, and for each entry a Kernel, what a launch of it needs to know
-Changes  nothing
 Next     module.py (who copies the image), cubin.py and ptx.py (facts), abi/image.py (what leads to the PTX)
 Source   our own layout; a loader chooses where sections of a cubin go
 

@@ -2,7 +2,6 @@
 
 In       PTX as LLVM or nvrtc writes it
 Out      Module: its entries with parameters, shared and local memory, bounds on the block; its variables' names
-Changes  nothing
 Next     link.py (who asks), cubin.py (the same facts of machine code), hcq/emu/nv/shader/ (who runs PTX)
 Source   PTX ISA 8.x: "Kernel and Function Directives", "State Spaces"; alignment and sizes as the C ABI has them;
          which versions have a target: what nvJitLink 13.5 takes

@@ -2,7 +2,6 @@
 
 In       pieces of submissions
 Out      where they lie, with the addresses in them filled in
-Changes  nothing
 Next     encode.py (pieces), hcq/gpu/uploads.py (which memory), device.py (who writes, and fills the GPFIFO)
 
 One submission with one launch, as the GPU finds it in memory:

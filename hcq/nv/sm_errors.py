@@ -71,10 +71,7 @@ def read(device: Any, channel: Any) -> list[SmError]:
     """The registers of every SM, of the context of a channel."""
     rm = channel.rm
     debugger = rm.alloc(
-        channel.memory.device,
-        ClassId.GT200_DEBUGGER,
-        happclient=rm.client,
-        hclass3dobject=channel.compute,
+        channel.memory.device, ClassId.GT200_DEBUGGER, happclient=rm.client, hclass3dobject=channel.compute
     )
     try:
         return list(_all(device, channel, debugger))

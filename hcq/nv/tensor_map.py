@@ -2,7 +2,6 @@
 
 In       a buffer or an address, sizes in elements, strides in bytes, the box, how it lies in shared memory
 Out      128 bytes: the argument for a `const __grid_constant__ CUtensorMap` parameter of a dispatch
-Changes  nothing
 Next     hcq/nv/abi/tensor_map.py (the layout, and what of it is inferred), program.py (bytes as an argument)
 Source   CUDA Driver API, "Tensor Map Object Management": cuTensorMapEncodeTiled, whose requirements are checked here
 

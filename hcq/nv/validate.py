@@ -2,7 +2,6 @@
 
 In       words as encode.py makes them, or those of a trace; the device's arch and facts
 Out      NvModel
-Changes  nothing
 Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 
 A method's meaning is spread over those before it, so words are read from their start with the state of each subchannel.

@@ -2,7 +2,6 @@
 
 In       packets of a pushbuffer with their places, in the order in which the channel reads them
 Out      an Acquire for each method that waits: for which cell, until what; a Launched for each kernel: its QMD
-Changes  nothing
 Next     abi/host_methods.py, abi/compute_methods.py (the methods), ring_words.py, tools/trace/nv_capsule.py (who ask)
 Source   clc56f.h: SEM_EXECUTE, SEMAPHORED; clc6c0.h: SEND_PCAS_A, SEND_SIGNALING_PCAS_B, SEND_SIGNALING_PCAS2_B
 """

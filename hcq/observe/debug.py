@@ -2,7 +2,6 @@
 
 In       what the device notifies its observers of
 Out      lines on stderr: packets of each submission with their meaning, waits that were not over at once, allocations
-Changes  nothing
 Next     hcq/config.py (the words; those of the compiler are in frontend/run/plan.py)
 """
 

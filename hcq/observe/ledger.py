@@ -2,7 +2,6 @@
 
 In       Device.recent: (timeline value, commands, the user's line) of its last submissions
 Out      what a value stands for, and the line that made it
-Changes  nothing
 Next     hcq/system/call_site.py (the line), report.py (all of it, on a page), hcq/device.py (who remembers)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      Findings, in order
-Changes  nothing
 Next     hcq/rules/examine.py (the engine), validator.py (the same before the doorbell), tools/trace/lint.py (prints)
 """
 

@@ -335,12 +335,7 @@ def _offset(name: str, offset: int) -> str:
     return f"{name}+{offset:#x}" if offset else name
 
 
-def _submission(
-    entry: Submitted,
-    names: _Names,
-    current: int | None,
-    short: bool = False,
-) -> Iterator[str]:
+def _submission(entry: Submitted, names: _Names, current: int | None, short: bool = False) -> Iterator[str]:
     value, commands, site = entry
     line = ledger.line(names.recent, value)
     at_the_time = partial(names.name, at=value)

@@ -2,7 +2,6 @@
 
 In       a device
 Out      lines; none of a kind of device that has no such words, and none when everything is done
-Changes  nothing
 Next     report.py (the page), tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py and
          hcq/nv/ring_words.py, hcq/metal/inspection.py (the words)
 """

@@ -273,10 +273,7 @@ class Trace(Observer):
         self._blocks[va] = {}
 
     def patch(
-        self,
-        what: Indirect,
-        written: Mapping[Any, int | float],
-        points: Mapping[Any, Sequence[PatchPoint]],
+        self, what: Indirect, written: Mapping[Any, int | float], points: Mapping[Any, Sequence[PatchPoint]]
     ) -> None:
         """The words that changed since the block was last written down."""
         va = what.address

@@ -2,7 +2,6 @@
 
 In       the path as it was given, such as "run-%r.hcqtrace"
 Out      `path_of`: this process's; `files_of`: those of all processes that are there
-Changes  nothing
 Next     trace_writer.py (who opens it), hcq/events/ranks.py (who knows the rank)
 
     %r  the number of the rank     %p  of the process     %h  the name of the host     %%  a percent sign

@@ -185,10 +185,7 @@ class TraceWriter:
         if at is None:
             return 0
         # hashing a code object is slow, so its id is the key, and the code is kept alive
-        key = (
-            id(at[0]),
-            at[1],
-        )
+        key = (id(at[0]), at[1])
         known = self._sites.get(key)
         if known is None:
             known = self._sites[key] = at[0], self.intern(where(at))

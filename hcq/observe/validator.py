@@ -138,10 +138,7 @@ class Validator(Observer):
         return found
 
     def patch(
-        self,
-        what: Indirect,
-        written: Mapping[Any, int | float],
-        points: Mapping[Any, Sequence[PatchPoint]],
+        self, what: Indirect, written: Mapping[Any, int | float], points: Mapping[Any, Sequence[PatchPoint]]
     ) -> None:
         if len(self._patched) >= MAX_PATCHED:
             self._patched.clear()  # each replay says it again, right before it is submitted

@@ -2,7 +2,6 @@
 
 In       a chip's name ("h100"), or an architecture ("sm_90")
 Out      Datasheet: peak rates, sizes of caches, how many warps have room
-Changes  nothing
 Next     counters.py (what a kernel asked for), emu/shader/traffic.py (caches of these sizes), roofline.py (times)
 Source   each row's `source`. `inferred` names the figures that no vendor gives, and where they come from
 
@@ -330,12 +329,7 @@ def _further() -> None:
 _further()
 
 # architectures without a row: they are counted with the caches and the room of the nearest one
-NEAREST = {
-    "gfx1101": "rx7900xtx",
-    "gfx1102": "rx7900xtx",
-    "gfx1151": "rx7900xtx",
-    "gfx1200": "rx9070xt",
-}
+NEAREST = {"gfx1101": "rx7900xtx", "gfx1102": "rx7900xtx", "gfx1151": "rx7900xtx", "gfx1200": "rx9070xt"}
 
 
 def chip(name: str) -> Datasheet:

@@ -2,7 +2,6 @@
 
 In       Counters of a kernel's launches, all blocks of them or some; the chip's datasheet; perhaps another grid
 Out      a Roof: a Bound for each resource; a Prediction: that with its arithmetic, and what to change
-Changes  nothing
 Next     model/ (the time beside the floor), counters.py (what was counted), datasheets.py (peak rates),
          tools/trace/roofline.py (of a trace), frontend/search/clock.py (a search that has no GPU)
 Source   S. Williams, A. Waterman, D. Patterson: Roofline, an insightful visual performance model, CACM 52 (2009)

@@ -3,7 +3,6 @@
 In       effects that name memory
 Out      address-unmapped, address-freed, address-direction, address-unaligned, range-beyond-buffer, copy-overlap,
          read-unwritten, signal-overwritten, patch-unbound
-Changes  nothing
 Next     memory.py (what is known of buffers), docs/rules/
 """
 

@@ -2,7 +2,6 @@
 
 In       packets as a kind's decoder gives them, and what is known of the loaded programs
 Out      a Model per kind of device: effects of packets in order, limits, and how its queues and caches order things
-Changes  nothing
 Next     rules/ (what must hold), examine.py (who runs them), cpu/validate.py (the smallest model)
 
 A kind of device gets every rule by giving a Model: which effects its packets have, and what its hardware promises. A

@@ -17,18 +17,7 @@ from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
-from hcq.rules import (
-    addresses,
-    blocks,
-    deferred,
-    kernels,
-    launches,
-    order,
-    packets,
-    signals,
-    touched,
-    waits,
-)
+from hcq.rules import addresses, blocks, deferred, kernels, launches, order, packets, signals, touched, waits
 from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck

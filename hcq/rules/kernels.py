@@ -2,7 +2,6 @@
 
 In       a KernelFault that an emulated GPU has found
 Out      the rules; `violation`: a sentence that names the place and all sites
-Changes  nothing
 Next     hcq/observe/sanitizer.py (who asks), hcq/emu/shader/ (how each is found), docs/rules/
 """
 

@@ -3,7 +3,6 @@
 In       Launch effects; what is known of the program; the limits of the device
 Out      program-unknown, program-unloaded, grid-limit, block-limit, shared-limit, scratch-limit, register-limit,
          argument-count, argument-size, argument-alignment
-Changes  nothing
 Next     effects.py (Launch, Limits, ProgramFacts), docs/rules/
 """
 

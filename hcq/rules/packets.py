@@ -2,7 +2,6 @@
 
 In       packets as decoded, and their effects
 Out      packet-unknown, packet-length, bits-unclaimed, queue-ability
-Changes  nothing
 Next     effects.py (Model.malformed), docs/rules/
 """
 

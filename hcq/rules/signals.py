@@ -15,9 +15,7 @@ from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
 
 SIGNAL_UNALIGNED = rule(
-    "signal-unaligned",
-    "A signal's address is a multiple of its size.",
-    "Take signals from Device.signal().",
+    "signal-unaligned", "A signal's address is a multiple of its size.", "Take signals from Device.signal()."
 )
 SIGNAL_BACKWARDS = rule(
     "signal-backwards",

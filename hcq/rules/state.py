@@ -145,11 +145,7 @@ class DeviceState:
     """One open device."""
 
     def __init__(
-        self,
-        name: str,
-        model: Model,
-        timeline: int,
-        finished: Callable[[int], bool] = lambda value: True,
+        self, name: str, model: Model, timeline: int, finished: Callable[[int], bool] = lambda value: True
     ) -> None:
         self.name = name
         self.model = model

@@ -2,7 +2,6 @@
 
 In       the state after the last submission, and its log of signals and waits in order
 Out      findings of wait-never-signalled and wait-cycle
-Changes  nothing
 Next     signals.py (the waits that are wrong at once), examine.py (asks at the end of a trace and at a deadline)
 
 The log is played: every agent runs until a wait that is not satisfied yet. Those that are blocked in the end wait for

@@ -2,7 +2,6 @@
 
 In       what a vendor declares: releases, structures as texts of fields, calls, values that came with a release
 Out      Atlas, which a backend names; Interface, all that one release takes
-Changes  nothing
 Next     hcq/nv/abi/atlas.py, hcq/amd/abi/atlas.py (the declarations), hcq/atlas/ (compares, prints)
 """
 

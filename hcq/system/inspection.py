@@ -2,7 +2,6 @@
 
 In       words of a ring, where the device reads, and a decoder of the ring's language
 Out      packets before and behind that place as plain data, the one at that place marked
-Changes  nothing
 Next     hcq/observe/state.py (who asks of open devices), hcq/amd/inspection.py (one kind of device),
          hcq/inspect/command.py (the program)
 """

@@ -2,7 +2,6 @@
 
 In       the direction of a call, its driver's letter, its own number, the size of its argument
 Out      the number that ioctl() takes
-Changes  nothing
 Next     hcq/amd/abi/kfd.py, hcq/amd/abi/drm.py, hcq/nv/abi/ioctls.py (the requests), port.py (who makes the calls)
 Source   linux/asm-generic/ioctl.h, which the package ioctl-opt implements
 

@@ -2,7 +2,6 @@
 
 In       the bytes of an argument; the offsets of addresses in it, and type and number of the targets
 Out      Blocks of memory, each with the path of its field: "params", "params.grinfolist"
-Changes  nothing
 Next     hcq/amd/abi/pointers.py, hcq/nv/abi/pointers.py (the declarations), port.py (RecordingPort follows them),
          hcq/trace/calls.py (reads back what was recorded)
 

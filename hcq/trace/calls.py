@@ -2,7 +2,6 @@
 
 In       a record of kind PORT; for the writer, an argument and its Nested memory
 Out      Call; the record's data and the keys of its text that describe it
-Changes  nothing
 Next     records.py (the frame), hcq/system/ioctl_pointers.py (what is followed), docs/trace-format.md (the same for
          people)
 

@@ -3,7 +3,6 @@
 In       the records of each file: PROCESS (which clock), PLACE (how it stands to rank 0's); offsets given by hand; of
          a device CLOCK (how it stands to the host's)
 Out      for each file its clocks, each with a Move; for a device what its moments are corrected by
-Changes  nothing
 Next     join.py (who moves the records), hcq/events/ranks.py (what a clock's name is)
 """
 

@@ -2,7 +2,6 @@
 
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
-Changes  nothing
 Next     submission.py (a doorbell), seen.py (what else there was), frames.py (bytes to records),
          join.py (several files), memory.py (addresses and blocks over time), tools/hcq_trace.py (shows it)
 

@@ -2,7 +2,6 @@
 
 In       the content of a file, whole or cut off
 Out      `read_records`: the whole records, and what is left after the last one
-Changes  nothing
 Next     records.py (every byte), file.py (what the records mean together)
 """
 

@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      `Call`s in order: file, request, result, and the argument's bytes where the log has them
-Changes  nothing
 Next     tools/trace/decode.py (who prints them), tools/trace/ioctl_decode.py (what they mean),
          hcq/atlas/breaks.py (which of them break)
 Source   what these programs print: strace (with -f, -t, -T, -y, -X raw or verbose, -e raw=ioctl), runsc --strace,

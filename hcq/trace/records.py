@@ -3,7 +3,6 @@
 In       nothing
 Out      the kinds of records, their frame and the heads of their data as layouts; pack_record, and commands to bytes
          and back
-Changes  nothing
 Next     observe/trace_writer.py (the writer), file.py (the reader), docs/trace-format.md (the same for people)
 
 A file is MAGIC and then records. A record is a Frame, text (JSON, or nothing) and data. What happens often

@@ -2,7 +2,6 @@
 
 In       the fields of records
 Out      an object for each, with the number of the record that it is from
-Changes  nothing
 Next     file.py (who makes them), submission.py (what was submitted), records.py (the bytes)
 """
 

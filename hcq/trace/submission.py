@@ -2,7 +2,6 @@
 
 In       a SUBMIT record, and the trace that it is in
 Out      `Submission`; `addresses` of commands
-Changes  nothing
 Next     file.py (the trace), memory.py (what lay at an address), records.py (how commands are written down)
 """
 

@@ -2,7 +2,6 @@
 
 In       a device
 Out      a sentence about the oldest unfinished submission, or ""
-Changes  nothing
 Next     hcq/device.py (pending), rules/waits.py (the rules about waits that never end)
 """
 

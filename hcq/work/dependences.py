@@ -2,7 +2,6 @@
 
 In       commands, and for a dispatch which of its arguments it reads and writes
 Out      Dependences: for each command the earlier ones that it depends on, and the smallest set that implies the rest
-Changes  nothing
 Next     hardware_queues.py (uses them), hcq/graph.py (records), rules/order.py (checks the order, by its own analysis)
 
 Two commands are independent when they share no byte, or only read the bytes that they share. Ranges of addresses are

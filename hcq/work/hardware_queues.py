@@ -2,7 +2,6 @@
 
 In       Dependences; for each command its estimated time and the lanes that can run it; the cost of a signal
 Out      a Split: for each command its lane, its waits, and the value to which it sets the lane's signal
-Changes  nothing
 Next     dependences.py (order), hcq/graph.py (the caller), gpu/graph.py (costs on GPUs), docs/graphs.md (the reasons)
 
 A lane is a hardware queue that runs its part of a graph, one command after the other, in the order of the recording.

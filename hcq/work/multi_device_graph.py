@@ -66,11 +66,7 @@ class Ensemble:
     """
 
     def __init__(
-        self,
-        name: str,
-        devices: Sequence[Any],
-        record: Callable[[Tracks], object],
-        is_apart: bool = False,
+        self, name: str, devices: Sequence[Any], record: Callable[[Tracks], object], is_apart: bool = False
     ) -> None:
         _drop_finished()
         self.name = name

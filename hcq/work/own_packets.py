@@ -2,7 +2,6 @@
 
 In       layouts, words or bytes; the ring they are for; the buffers that they use
 Out      one Packets command, and the live buffers that its addresses lie in
-Changes  nothing
 Next     hcq/queue.py (Queue.packets), hcq/rules/effects.py (the model of a kind says what packets are and do),
          docs/own-packets.md
 

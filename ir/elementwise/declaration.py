@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `Elementwise`, one operation; `Spelling`, how one language writes it; the dtypes one may take; marks for slopes
-Changes  nothing
 Next     functions.py and operators.py (the declarations), table.py (what is made of them), CONTRIBUTING.md ("Add an
          elementwise op")
 

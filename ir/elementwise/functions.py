@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `FUNCTIONS`, in the order of op.py
-Changes  nothing
 Next     operators.py (of two and three numbers), table.py (who asks for them), declaration.py (what each field says)
 
 Exponentials, logarithms, sines and cosines are made of other operations by compiler/passes/transcendental.py and
@@ -167,11 +166,7 @@ FUNCTIONS = (
         is_costly=True,
     ),
     Elementwise(
-        op=Op.LOG2,
-        meaning=_logarithm(math.log2),
-        slopes=(_log2_slope,),
-        takes=FLOATS,
-        is_costly=True,
+        op=Op.LOG2, meaning=_logarithm(math.log2), slopes=(_log2_slope,), takes=FLOATS, is_costly=True
     ),
     Elementwise(
         op=Op.SIN,

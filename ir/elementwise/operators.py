@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `OPERATORS`, in the order of op.py
-Changes  nothing
 Next     functions.py (of one number), table.py (who asks for them), declaration.py (what each field says)
 
 Index arithmetic never overflows; the other integers wrap. No operation traps, and every input has one right result:

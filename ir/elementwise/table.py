@@ -2,7 +2,6 @@
 
 In       functions.py, operators.py
 Out      `ELEMENTWISE`; the groups that the passes ask for
-Changes  nothing
 Next     ../meaning.py, ../bounds.py, ../verify.py, compiler/target.py, compiler/passes/decompose.py, compiler/render/,
          frontend/grad/derivatives.py (who read it)
 """

@@ -2,7 +2,6 @@
 
 In       random numbers
 Out      lines of Python: (part, line), parts in the order they are printed
-Changes  nothing
 Next     jit.py (runs them)
 
 Every line stands for itself, so that a program with fewer lines is a program, or raises a NameError at once. Numbers

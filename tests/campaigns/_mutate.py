@@ -2,7 +2,6 @@
 
 In       a valid file; for binary formats, where its numbers are; random numbers
 Out      the same file damaged, or nested a little otherwise
-Changes  nothing
 Next     readers.py (which files, and who reads them)
 """
 

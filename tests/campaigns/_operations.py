@@ -2,7 +2,6 @@
 
 In       numbers to draw from, the values that are there
 Out      (our line, NumPy's line, dtype of the result), or None where the operation does not apply
-Changes  nothing
 Next     _programs.py (which draws them, and runs NumPy's lines)
 """
 

@@ -2,7 +2,6 @@
 
 In       random numbers
 Out      Drawn: the line, and what it means
-Changes  nothing
 Next     ptx.py (programs of many), tests/hcq/emu/nv/shader/test_video_ops.py (one at a time)
 Source   PTX ISA, "Video Instructions", "mov", "atom": their semantics, line by line
 """

@@ -2,7 +2,6 @@
 
 In       random numbers
 Out      a Program; `write` makes of it lines of Python, and what NumPy says each value is
-Changes  nothing
 Next     _operations.py (what a step can be), movement.py (who runs them)
 
 A step holds numbers, not shapes: what they mean is decided against the shapes that are there. So any part of a program

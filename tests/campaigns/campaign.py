@@ -2,7 +2,6 @@
 
 In       a seed and the number of a case
 Out      an Outcome; or an exception, which is a failure
-Changes  nothing
 Next     runner.py (runs the cases of a campaign in a process of its own), __main__.py (the command)
 
 A case depends on its seed, its number and the campaign's name alone, so one line repeats it. It runs in a worker

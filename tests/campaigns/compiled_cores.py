@@ -2,7 +2,6 @@
 
 In       a case
 Out      registers, LDS and memory that are alike
-Changes  nothing
 Next     tests/hcq/emu/amd/shader/random_code.py (what is drawn), hcq/emu/amd/shader/native.py (what runs it)
 """
 
@@ -32,9 +31,6 @@ def run(case: Case) -> Outcome:
 
 CAMPAIGNS = (
     Campaign(
-        "compiled-cores",
-        "random machine code on emulated AMD GPUs, interpreted and compiled",
-        run,
-        short=40,
+        "compiled-cores", "random machine code on emulated AMD GPUs, interpreted and compiled", run, short=40
     ),
 )

@@ -72,11 +72,7 @@ def limit() -> None:
 def check() -> None:
     """No more is kept than the limits say."""
     gc.collect()
-    kept = {
-        "plans": len(plans._plans),
-        "objects": len(compiling._memory),
-        "programs": len(plans._programs),
-    }
+    kept = {"plans": len(plans._plans), "objects": len(compiling._memory), "programs": len(plans._programs)}
     for what, count in kept.items():
         if count > 4 * KEPT:
             raise Wrong(f"{count} {what} are kept, and {KEPT} plans")

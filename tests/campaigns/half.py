@@ -2,7 +2,6 @@
 
 In       a case
 Out      right, or Wrong with the operator, its shape and the element that is worst
-Changes  nothing
 Next     hcq/frontend/ops/base.py (`in_float`, `in_float_together`), tests/frontend/test_half.py (what was found)
 
 A 16-bit operator computes inside in float32 and rounds once: so its result is the float32 operator's, of the same

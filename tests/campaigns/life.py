@@ -516,12 +516,7 @@ def campaign(label: str, word: str, short: int) -> Campaign:
         "open, close, reopen, fork, kill, Ctrl-C, threads, EMFILE, exit in any order",
         partial(one, name),
         short=short,
-        environment={
-            "HCQ_EMULATE": word,
-            "HCQ_DEVICE": name,
-            "HCQ_TIMEOUT_MS": "20000",
-            "HCQ_REPORT": "off",
-        },
+        environment={"HCQ_EMULATE": word, "HCQ_DEVICE": name, "HCQ_TIMEOUT_MS": "20000", "HCQ_REPORT": "off"},
         deadline_s=240,
     )
 

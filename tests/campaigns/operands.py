@@ -2,7 +2,6 @@
 
 In       a case
 Out      right, or Wrong with the program
-Changes  nothing
 Next     frontend/schedule/joins.py and split.py (what becomes of many operands), movement.py (what moves values)
 
 A program is a nest of joins, sums, products and choices over some leaves, of which each may be there many times. It is

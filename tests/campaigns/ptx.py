@@ -2,7 +2,6 @@
 
 In       a case
 Out      registers and memory of every thread, as plain Python computes them
-Changes  nothing
 Next     _plain_ptx.py (what is drawn, and its meaning), hcq/emu/nv/shader/ (what runs it)
 """
 

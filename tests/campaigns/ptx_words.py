@@ -2,7 +2,6 @@
 
 In       a case
 Out      refused by `load` with the line, or run; Wrong where only a launch finds out that an instruction cannot run
-Changes  nothing
 Next     hcq/emu/nv/runnable.py (who refuses), readers.py (texts that are damaged as texts)
 
 A kernel beside it, of which no word was changed, has to load and run whatever the changed one holds.

@@ -2,7 +2,6 @@
 
 In       a case
 Out      right, or Wrong with the program
-Changes  nothing
 Next     frontend/core/views.py (what is attacked), frontend/jit/delivery.py (results that are views)
 
 A program is lines of Python, which are run twice: on tensors and on arrays. Numbers are small whole ones. In half of

@@ -2,7 +2,6 @@
 
 In       HCQ_DEVICE, HCQ_EMULATE and the like from the environment
 Out      one line of JSON: the loss of each step, all on the same images
-Changes  nothing
 """
 
 from __future__ import annotations

@@ -283,9 +283,7 @@ def test_the_gradient_at_kinks_zeros_and_far_out_agrees_with_pytorch(name):
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2}],
-    ids=str,
+    "options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2}], ids=str
 )
 def test_the_gradients_of_a_convolution_agree_with_pytorch(options):
     torch = pytest.importorskip("torch")

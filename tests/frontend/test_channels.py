@@ -34,13 +34,7 @@ TARGETS = {
 }
 
 machine = machine_of(*GPUS.values())
-gpu = name_of(
-    GPUS,
-    thorough=(
-        "amd:gfx1100",
-        "nv:sm_90",
-    ),
-)
+gpu = name_of(GPUS, thorough=("amd:gfx1100", "nv:sm_90"))
 
 
 def numbers(*shape: int) -> np.ndarray:

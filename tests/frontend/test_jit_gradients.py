@@ -77,11 +77,7 @@ OUTSIDE: dict[str, Callable[[World, int], Any]] = {
     "its view held": lambda s, n: (
         s.kept.setdefault("held", None if s.w.grad is None else s.w.grad.detach()) if n < 4 else s.set(n)
     ),
-    "held and dropped": lambda s, n: (
-        s.kept.pop("now", None),
-        s.kept.__setitem__("now", s.w.grad),
-        s.set(n),
-    ),
+    "held and dropped": lambda s, n: (s.kept.pop("now", None), s.kept.__setitem__("now", s.w.grad), s.set(n)),
     "cleared": lambda s, n: setattr(s.w, "grad", None) if n == 4 else None,
     "held and cleared": lambda s, n: (
         (s.kept.__setitem__("then", s.w.grad), setattr(s.w, "grad", None)) if n == 4 else None

@@ -63,14 +63,8 @@ CASES = {
         lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "edge"),
     ),
     "circular": (lambda x: x.pad((2, 1), "circular"), lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "wrap")),
-    "unfold": (
-        lambda x: x.unfold(2, 2, 1),
-        lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 2),
-    ),
-    "unfold step": (
-        lambda x: x.unfold(1, 2, 1),
-        lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1),
-    ),
+    "unfold": (lambda x: x.unfold(2, 2, 1), lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 2)),
+    "unfold step": (lambda x: x.unfold(1, 2, 1), lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1)),
 }
 
 

@@ -160,10 +160,7 @@ def test_parameters_without_a_gradient_and_frozen_ones_stay_and_do_not_count_the
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda p: Adam(p, lr=0.05),
-        lambda p: SGD(p, lr=0.1, momentum=0.9, dampening=0.2),
-    ],
+    [lambda p: Adam(p, lr=0.05), lambda p: SGD(p, lr=0.1, momentum=0.9, dampening=0.2)],
     ids=["Adam", "SGD"],
 )
 def test_training_goes_on_from_a_saved_state_as_if_it_had_not_stopped(make):

@@ -19,13 +19,7 @@ GPUS = {"AMD": "amd:gfx1100", "AMD:1": "amd:gfx942", "NV": "nv:sm_80", "NV:1": "
 Op = Callable[[Tensor], Tensor]
 
 machine = machine_of(*GPUS.values())
-gpu = name_of(
-    GPUS,
-    thorough=(
-        "amd:gfx1100",
-        "nv:sm_90",
-    ),
-)
+gpu = name_of(GPUS, thorough=("amd:gfx1100", "nv:sm_90"))
 
 
 def root_mean_square(x: Tensor) -> Tensor:

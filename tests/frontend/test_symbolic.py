@@ -238,8 +238,7 @@ ALL = [(gpu, seed) for gpu in ("CPU", *GPUS) for seed in range(60)]
 
 
 @pytest.mark.parametrize(
-    ("gpu", "seed"),
-    [pytest.param(*one, marks=() if one in QUICK else pytest.mark.thorough) for one in ALL],
+    ("gpu", "seed"), [pytest.param(*one, marks=() if one in QUICK else pytest.mark.thorough) for one in ALL]
 )
 def test_random_programs_of_random_sizes_are_numpys(machine: None, gpu: str, seed: int) -> None:
     draw = random.Random(seed)

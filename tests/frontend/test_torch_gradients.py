@@ -122,11 +122,7 @@ CASES = {
     "avg_pool2d": (lambda x: x.avg_pool2d(3, 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1), IMAGE),
     "pad": (lambda x: x.pad((1, 2), "reflect"), lambda x: F.pad(x, (1, 2), "reflect"), X),
     "index": (lambda x: x[:, [0, 3, 0], 1:4], lambda x: x[:, [0, 3, 0], 1:4], X),
-    "backwards": (
-        lambda x: x[:, ::-2],
-        lambda x: x.flip(1)[:, ::2],
-        X,
-    ),
+    "backwards": (lambda x: x[:, ::-2], lambda x: x.flip(1)[:, ::2], X),
     "cat": (lambda x, y: Tensor.cat([x, y * 2], 1), lambda x, y: torch.cat([x, y * 2], 1), X, X),
     "cross_entropy": (
         lambda x: x.cross_entropy(Tensor(CLASSES), label_smoothing=0.1, ignore_index=1),

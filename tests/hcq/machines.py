@@ -2,7 +2,6 @@
 
 In       nothing of the GPUs that this machine may have
 Out      a Host: memory, processor and everything else are real
-Changes  nothing
 Next     hcq/doctor/host.py (what a Host is), doctor/conftest.py (a machine made of a table of files)
 """
 

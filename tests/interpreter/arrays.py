@@ -2,7 +2,6 @@
 
 In       arrays, a DType
 Out      arrays rounded to that dtype, converted between dtypes, or as raw bits
-Changes  nothing
 Next     evaluate.py (the interpreter that computes on these arrays), ir/dtype.py (the same for one Python number)
 Source   IEEE 754; OCP 8-bit floating point 1.0 (e4m3, e5m2)
 

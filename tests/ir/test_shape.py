@@ -50,10 +50,7 @@ def node(op: Op, *src: Node, arg=None, dtype=F) -> Node:
         (node(Op.BUCKET, leaf(2, 9, dtype=dtypes.int64), arg=(8, 4)), (2, 9)),
         (
             node(
-                Op.BUCKET,
-                leaf(2, 3, 3, dtype=dtypes.int64),
-                leaf(2, 3, 16, dtype=dtypes.int32),
-                arg=(8, 4),
+                Op.BUCKET, leaf(2, 3, 3, dtype=dtypes.int64), leaf(2, 3, 16, dtype=dtypes.int32), arg=(8, 4)
             ),
             (2, 9),
         ),

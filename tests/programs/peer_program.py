@@ -2,7 +2,6 @@
 
 In       argv: "AMD" or "NV", then "bad pointer" or nothing; the GPUs that the system shows
 Out      the sum's first numbers; or what that driver finds out about the fault
-Changes  nothing
 Next     test_peer_programs.py (who runs this), tools/peer/ (the compilers, and the PTX beside NVIDIA's machine code)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing; importing it takes Triton
 Out      kernels, not yet compiled
-Changes  nothing
 Next     compiled.py (compiles one for a GPU), test_kernels.py (runs them and compares with NumPy)
 """
 

@@ -44,10 +44,7 @@ from hcq.tools.bench.startup import STARTUP_CASES, Startup
 ANSWER_SECONDS = 300  # tinygrad compiles for long
 LESS_IS_BETTER = ("us", "s")
 # a library that had both has its figure: the others need not wait for it
-ENOUGH_BLOCKS, ENOUGH_SECONDS = (
-    3,
-    6,
-)
+ENOUGH_BLOCKS, ENOUGH_SECONDS = (3, 6)
 SCALE = {"us": 1e6, "s": 1.0}
 KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",

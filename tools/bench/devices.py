@@ -3,7 +3,6 @@
 In       the devices (default CPU:0 and CPU:1); how many rounds (--rounds), sizes of collectives in bytes (--sizes)
 Out      tables: the route of every pair; each collective's time by ring and by tree beside the model's; a data-parallel
          step with the bytes it moves: as it comes, recorded, and with collectives that nothing runs beside
-Changes  nothing
 Next     frontend/devices/collectives/cost.py (the model, whose numbers these tables give), docs/devices.md
 
     python tools/bench/devices.py CPU:0 CPU:1
@@ -126,10 +125,7 @@ def training(names: Sequence[str], width: int, batch: int, rounds: int) -> None:
     trainer = Trainer(group, width)
     recorded: Any = jit(trainer.step)
     # about a bucket for each layer
-    limit, cost.bucket_bytes = (
-        cost.bucket_bytes,
-        lambda *_: 2 * width * width,
-    )
+    limit, cost.bucket_bytes = (cost.bucket_bytes, lambda *_: 2 * width * width)
     kind: Any = Collective
     run = kind.run
 

@@ -2,7 +2,6 @@
 
 In       files written by `compare.py --json`; of a case that several have, the last one counts
 Out      one line per case: our figure, what the best peer's is to ours, each peer's, our share of the machine's ceiling
-Changes  nothing
 Next     compare.py (which measures), docs/performance.md
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing, or how many rounds (--rounds)
 Out      a table in microseconds; how many kernels and submissions a step is
-Changes  nothing
 Next     frontend/jit/replay.py and hcq/graph.py (what is measured), docs/performance.md (figures of a run)
 
 The device's own work is kept out of the time. In rounds called "held" the device waits for a signal while the host

@@ -2,7 +2,6 @@
 
 In       an operator of the database, its samples
 Out      how many samples pass, and why the others do not
-Changes  nothing
 Next     samples.py (where samples come from), devices.py (the same between our devices)
 
 Shapes, dtypes, values and gradients of a weighted sum are compared. Where results in float32 differ, PyTorch's in

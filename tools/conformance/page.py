@@ -2,7 +2,6 @@
 
 In       results by operator
 Out      rows of a table; the text of docs/conformance.md
-Changes  nothing
 Next     judge.py (where results come from), docs/semantics.md (where we differ on purpose)
 """
 

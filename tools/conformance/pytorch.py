@@ -84,10 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="compare devices instead: CPU,amd:gfx1100,nv:sm_90 (emulated), or CPU,AMD",
     )
     parser.add_argument(
-        "--samples",
-        type=int,
-        default=SAMPLES,
-        help=f"of each dtype, with --devices (default {SAMPLES})",
+        "--samples", type=int, default=SAMPLES, help=f"of each dtype, with --devices (default {SAMPLES})"
     )
     parser.add_argument(
         "--json", type=Path, help="write each result to this file, a line as soon as it is there"

@@ -2,7 +2,6 @@
 
 In       numbers and names of operators; how many processes; how long one operator may take
 Out      a result for each; a line on the terminal for those that do not pass, and how far the run is
-Changes  nothing
 Next     pytorch.py (the command line, and what a worker does), diary.py (the file of results)
 """
 

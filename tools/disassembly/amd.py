@@ -2,7 +2,6 @@
 
 In       a code object's bytes, its arch, the symbol of the entry
 Out      Lines, with labels for branches
-Changes  nothing
 Next     hcq/emu/amd/shader/architectures.py (the tables), function.py (where the code lies)
 """
 

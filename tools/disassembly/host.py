@@ -2,7 +2,6 @@
 
 In       a code object's bytes, its arch, the symbol of the entry
 Out      Lines
-Changes  nothing
 Next     function.py (where the code lies), hcq/code/elf.py (reads the object)
 """
 

@@ -2,7 +2,6 @@
 
 In       an image, which is MSL
 Out      its lines
-Changes  nothing
 Next     function.py (Line), hcq/metal/program.py (who loads it)
 """
 

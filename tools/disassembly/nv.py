@@ -2,7 +2,6 @@
 
 In       an image as it was loaded: machine code, PTX or both
 Out      Lines
-Changes  nothing
 Next     hcq/nv/bundle.py (the image), function.py (how the program is run)
 """
 

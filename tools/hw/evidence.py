@@ -2,7 +2,6 @@
 
 In       a device, open or half opened
 Out      plain data for a JSON file; what cannot be had says why
-Changes  nothing
 Next     nv/evidence.py, amd/evidence.py (what a vendor's devices have), bench.py (who writes it)
 """
 

@@ -87,10 +87,7 @@ class Interposer:
             return
         function = ctypes.cast(getattr(self._libc, name), ctypes.c_void_p).value or 0
         # not what stands there: that may be the linker's stub, which would write over ours
-        key = (
-            name,
-            function,
-        )
+        key = (name, function)
         if key not in self._made:
             prototype, wrap = self.hooks[name]
             callback = prototype(wrap(prototype(function)))

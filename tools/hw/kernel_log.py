@@ -2,7 +2,6 @@
 
 In       /dev/kmsg, which root may read, and others where kernel.dmesg_restrict is 0
 Out      lines; none where the log is not ours to read (`why` says so)
-Changes  nothing
 Next     runner.py (looks before and after each item)
 """
 

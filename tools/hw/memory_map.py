@@ -2,7 +2,6 @@
 
 In       /proc/self/maps
 Out      bytes
-Changes  nothing
 Next     nv/rings_seen.py, amd/rings_seen.py (who reads rings of a runtime in this process)
 
 The kernel copies ordinary memory (native.peek). Windows of devices it does not copy: these are read by this process

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      Rung
-Changes  nothing
 Next     ladder.py (who climbs), nv/ladder.py and amd/ladder.py (the lower rungs)
 """
 

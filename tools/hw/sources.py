@@ -2,7 +2,6 @@
 
 In       nothing
 Out      Sources; ask_each
-Changes  nothing
 Next     host.py (who looks), nv/host.py, amd/host.py (what at)
 """
 

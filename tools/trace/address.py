@@ -2,7 +2,6 @@
 
 In       a Trace, an address, a submission at whose time one asks
 Out      `Finding`s, one for each process that knows the address; lines, data for JSON
-Changes  nothing
 Next     explain.py (the verb), views.py (packets in words), hcq/trace/memory.py (what was where)
 
 Touched is what the packets themselves say: ranges that they read, write, wait for or set, and arguments of a launch.

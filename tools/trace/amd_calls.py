@@ -3,7 +3,6 @@
 In       a Call of hcq/trace/ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where
          there are any
 Out      DecodedCall: the call's name, the fields that have a value, those that came back changed
-Changes  nothing
 Next     decode.py (prints), hcq/amd/abi/kfd.py, hcq/amd/abi/drm.py and hcq/amd/abi/other_calls.py (the structures)
 Source   linux/kfd_ioctl.h, drm/amdgpu_drm.h: _IOWR('K', number, structure), _IOWR('d', 0x40 + number, structure)
 

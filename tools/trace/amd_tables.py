@@ -2,7 +2,6 @@
 
 In       the bytes of a text, in which a kernel log may stand, too
 Out      Events of what counts against a GPU; queues with their notes; lines for people, data for JSON
-Changes  nothing
 Next     kernel_log/show.py (who prints events), hcq/amd/debugfs.py (MQDs and runlists), readers.py (who asks)
 Source   amdsmi: its changelog and manual; rocm_smi.py: printTableLog, showRasInfo; kfd_process_queue_manager.c:
          pqm_debugfs_mqds. Samples are of our own making

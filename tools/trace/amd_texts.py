@@ -2,7 +2,6 @@
 
 In       the bytes of a text
 Out      what each reader found; lines for a person, data for JSON
-Changes  nothing
 Next     umr/, rocm/, kernel_log/ (who read), readers.py (who asks)
 """
 

@@ -2,7 +2,6 @@
 
 In       32-bit words; the language; a GPU's name, for its generation
 Out      `Piece`s in order: where, the packet's name, its fields, its words, and what is wrong with it
-Changes  nothing
 Next     hex_text.py (words out of text), readers.py (who asks), hcq/amd/abi/ (every structure)
 Source   those of hcq/amd/abi/pm4.py, sdma.py, aql.py, descriptor.py and other_packets.py
 

@@ -2,7 +2,6 @@
 
 In       strings, allocations, submissions; effects of packets
 Out      Capsule; CapsuleRecords, whose `content` is the trace; ranges of whole pages
-Changes  nothing
 Next     capsule.py, nv_capsule.py (who write capsules), hcq/trace/records.py (every byte)
 """
 

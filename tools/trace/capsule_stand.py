@@ -2,7 +2,6 @@
 
 In       what a replay found
 Out      Stand, as text and as JSON
-Changes  nothing
 Next     capsule_replay.py, nv_capsule_replay.py (who run capsules)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      a row for each name, size and number of peers; as plain data, or as text
-Changes  nothing
 Next     overlap.py (what of it was hidden), frontend/devices/collectives/cost.py (the model), docs/devices.md
 
 The model has formulae for collectives of the devices of one machine, and what a link costs: by guess, until that is

@@ -2,7 +2,6 @@
 
 In       text and what it is: a kernel, a number, a heading, a problem
 Out      the text, with escape sequences when standard output is a terminal and NO_COLOR is not set
-Changes  nothing
 Next     show.py (who uses it most)
 Source   https://no-color.org
 """

@@ -2,7 +2,6 @@
 
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU), one of its programs, a chip's name
 Out      a dictionary for JSON: bars, rows of figures, sentences; `missing` says why there are none
-Changes  nothing
 Next     page_data.py (hands it out), page/counters.js (draws it), hcq/performance/roofline.py (the model),
          roofline.py (as text)
 """

@@ -2,7 +2,6 @@
 
 In       lines of text; the driver's release, or the architecture whose words they are
 Out      lines, or plain data for JSON: calls with class, control, fields and status; packets with their methods
-Changes  nothing
 Next     hcq/trace/ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hcq/nv/decode.py (words)
 """
 

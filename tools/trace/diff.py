@@ -2,7 +2,6 @@
 
 In       two Traces, or two records of kernel memory (kernel_memory.py)
 Out      Differences, in order; none means the same work. Addresses, handles and times never count
-Changes  nothing
 Next     views.py (names of buffers), stats.py (how long it took)
 
 Submissions are aligned device by device: kernels by the hash of their code and their grids, arguments by kind, buffers

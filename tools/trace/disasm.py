@@ -2,7 +2,6 @@
 
 In       a trace; the name of one of its kernels
 Out      Lines as text or as plain data; the texts that came with a kernel
-Changes  nothing
 Next     tools/disassembly/ (who reads machine code), show.py (prints the same kernel's launches)
 """
 

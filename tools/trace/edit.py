@@ -2,7 +2,6 @@
 
 In       a file's bytes; or the text
 Out      the text; or the bytes. What was not changed comes back bit for bit, whatever it is
-Changes  nothing
 Next     hcq/trace/records.py (the layouts named here), text.py (how one layout is spelled)
 
 A record begins at the margin: its kind, then what its frame holds. Indented lines are its text and its data:

@@ -2,7 +2,6 @@
 
 In       the bytes of a file that somebody pasted
 Out      `plain`: the text in UTF-8 with line ends of its own; `bare`: its lines without stamps, prefixes and colours
-Changes  nothing
 Next     readers.py (who asks, and takes what more is understood of), kernel_log/log_lines.py (kernel logs keep their
          stamps)
 Source   how these look: logcat, GitHub Actions, kubectl logs --prefix, torchrun, srun --label, cat -n, grep -n, RFC

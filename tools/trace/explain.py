@@ -2,7 +2,6 @@
 
 In       a number, and where it was found: a GPU of AMD's, a class of NVIDIA's, a trace; without, what it can be
 Out      `Meaning`s: of which kind, its name, its fields and a sentence
-Changes  nothing
 Next     address.py (addresses of a trace), hcq/amd/abi/, hcq/nv/abi/ (every name and every field)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      bytes
-Changes  nothing
 Next     perfetto.py (the protobuf), views.py (what JSON holds), docs/trace.md (the keys and columns)
 """
 

@@ -2,7 +2,6 @@
 
 In       a path
 Out      the joined text; None for a path that is no folder
-Changes  nothing
 Next     radv/report.py (who reads the joined text)
 """
 

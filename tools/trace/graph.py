@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      Waits with who satisfies each; Stuck waits with the reason; text, or Graphviz dot
-Changes  nothing
 Next     show.py (what the submissions hold), lint.py (the same danger as a rule, before the doorbell)
 
 A queue runs in order, so it stands at its first wait that nobody satisfied. All queues are advanced together until none

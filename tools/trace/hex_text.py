@@ -2,7 +2,6 @@
 
 In       the bytes of a file
 Out      `Pasted`: the words, and what was passed over and why
-Changes  nothing
 Next     amd_words.py (what the words mean)
 Source   what these print: hexdump, hexdump -C, od -x, xxd, gdb x/4wx, x/2gx, x/8xb, x/8xh, the kernel's
          print_hex_dump and its devcoredumps (offset and value), umr (ring[ 5] == 0x..., IB[ 5] = 0x...), arrays of C,

@@ -2,7 +2,6 @@
 
 In       the file, the request, the argument before and after where they were recorded, the driver's release
 Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status; nested_texts
-Changes  nothing
 Next     hcq/trace/ioctl_log.py (reads logs), decode.py (prints), hcq/nv/abi/names.py (of numbers),
          hcq/nv/abi/ioctls.py (layouts)
 Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
@@ -32,10 +31,7 @@ UVM_NODE = "nvidia-uvm"
 CLASS_FIELDS = ("hclass",)
 SHOWN_ENTRIES = 8  # of an array behind a pointer
 # UVM_INITIALIZE, UVM_DEINITIALIZE: the only ones with a form of their own
-UVM_STARTS = (
-    0x30000001,
-    0x30000002,
-)
+UVM_STARTS = (0x30000001, 0x30000002)
 _CALLS: dict[int, Ioctl] = {one.request: one for one in vars(declared).values() if isinstance(one, Ioctl)}
 
 

@@ -2,7 +2,6 @@
 
 In       a Submission
 Out      a Label
-Changes  nothing
 Next     page_data.py and where_time_went.py (who use it), page/page.css (the colours of the kinds)
 """
 

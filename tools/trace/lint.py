@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      Findings: rule, submission, packet, what is wrong, what to do
-Changes  nothing
 Next     hcq/observe/lint.py (who runs them), hcq/rules/ (the rules), docs/rules/ (a page for each)
 """
 

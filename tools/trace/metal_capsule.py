@@ -2,7 +2,6 @@
 
 In       words of these submissions, out of a report of hcq or of a live process
 Out      Capsule: a submission for each, the blocks of its graphs, the packet that it does not get past
-Changes  nothing
 Next     capsule.py (AMD's, and the verb), words_in_reports.py (what is read), metal_capsule_replay.py (its work on an
          emulated GPU), hcq/metal/inspection.py (who finds the words)
 

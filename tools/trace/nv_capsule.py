@@ -2,7 +2,6 @@
 
 In       words of its GPFIFOs and segments, out of a report of hcq or of a live process
 Out      Capsule: a submission for each channel with work, its segments one behind the other
-Changes  nothing
 Next     capsule.py (AMD's, and the verb), words_in_reports.py (what is read), nv_capsule_replay.py (its work on an
          emulated GPU), hcq/nv/ring_words.py (who finds the words)
 
@@ -31,14 +30,7 @@ from hcq.nv.decode import decoder
 from hcq.nv.validate import NvModel
 from hcq.nv.waits_and_launches import Acquire, acquires, launches
 from hcq.rules import effects
-from hcq.tools.trace.capsule_records import (
-    UNKNOWN,
-    Capsule,
-    CapsuleRecords,
-    pages_of,
-    spans_of,
-    without,
-)
+from hcq.tools.trace.capsule_records import UNKNOWN, Capsule, CapsuleRecords, pages_of, spans_of, without
 from hcq.tools.trace.color import counted
 from hcq.tools.trace.words_in_reports import Words, no_ring, ring_of, words_of
 from hcq.trace.records import Kind

@@ -2,7 +2,6 @@
 
 In       32-bit words; the form and the architecture, where they are known
 Out      `Found`: which form it is, and why
-Changes  nothing
 Next     decode.py (every packet), hex_text.py (words out of text), readers.py (who asks), hcq/nv/abi/ (every structure)
 Source   those of hcq/nv/abi/gpfifo.py and qmd.py; what makes a list likely is a guess, and called one
 

@@ -3,7 +3,6 @@
 In       a Trace, of one process or of several on one clock
 Out      for each process its communication, and how much of that went on while its kernels ran; for each queue how idle
          it was
-Changes  nothing
 Next     stats.py and page_data.py (who show it), hcq/events/named_spans.py (what a span is), docs/trace-page.md
 
 Communication is every span that has peers, and every submission that does nothing but copies of which one leads from

@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      bytes of a perfetto.protos.Trace
-Changes  nothing
 Next     export.py (who writes them to a file), stats.py (the same as numbers)
 Source   protos/perfetto/trace/trace_packet.proto, track_event/*.proto of Perfetto; protobuf's wire format
 

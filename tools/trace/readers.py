@@ -2,7 +2,6 @@
 
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
-Changes  nothing
 Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), umr/, radv/, rocm/ (waves and rings of AMD's tools),
          amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
 

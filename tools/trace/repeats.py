@@ -2,7 +2,6 @@
 
 In       what each submission of a queue does, as one number for each, equal where they do the same
 Out      groups that cover all of them in order: where they begin, how many are one repetition, how often it comes
-Changes  nothing
 Next     page_data.py (who makes the numbers), page/list.js (who shows the groups)
 
 From the left, the repetition that covers most is taken, and of those that cover the same the shortest. A repetition is

@@ -2,7 +2,6 @@
 
 In       words that stand one behind the other; the place of the read pointer among them; language; chip
 Out      Window: packets, and the number of the one at the read pointer
-Changes  nothing
 Next     amd_words.py (words to packets), umr/show.py (who prints it); devcoredump/place.py does it for whole rings
 
 A dump of a ring may begin in the middle of a packet, and a read pointer may be in the middle of one that is read in

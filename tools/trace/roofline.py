@@ -2,7 +2,6 @@
 
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); a chip's name, perhaps another grid
 Out      a Prediction for each kernel; text
-Changes  nothing
 Next     hcq/performance/roofline.py (the model), hcq/performance/datasheets.py (peak rates), stats.py (measured times)
 """
 

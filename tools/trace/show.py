@@ -2,7 +2,6 @@
 
 In       a Trace and filters: device, queue, kernel, submissions, what else to print
 Out      lines
-Changes  nothing
 Next     views.py (what is shown), disasm.py (what a kernel does)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Trace
 Out      plain data; text
-Changes  nothing
 Next     export.py --perfetto (the same on a time axis), show.py (one submission in full)
 
 Device times are those that the trace has: of every submission, and of a kernel when it was alone in its submission or

@@ -2,7 +2,6 @@
 
 In       a Trace, a range of its submissions, perhaps some of their commands only
 Out      a dictionary for JSON: nodes with their layers and places, edges with the buffer, its bytes and their route
-Changes  nothing
 Next     page/step_graph.js (draws it), step_layout.py (layers and places), page_data.py (one submission)
 
 A kernel of the tensor layer carries its graph, which says what it reads, what it writes, and how many bytes. Of any

@@ -2,7 +2,6 @@
 
 In       how many nodes, the edges between them by number, which of them are inputs
 Out      a Layout: for each node a layer and a place, for each edge the points it goes through
-Changes  nothing
 Next     step_graph.py (whose nodes these are), page/step_graph.js (draws boxes of BOX_WIDE by BOX_TALL there)
 
 A node stands one layer below the lowest of its sources, an input right above the first that reads it. A layer that is

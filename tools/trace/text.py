@@ -2,7 +2,6 @@
 
 In       a Packet; or a line
 Out      "Fill opcode=FILL length=8 dst=0x1000"; or the packet
-Changes  nothing
 Next     edit.py (whole files), hcq/layout.py (what a packet is)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Trace; an address range of a process, and from which record to which it was that buffer
 Out      Touches: the submission, the command in it, in what role the buffer stands there, whether it is read or written
-Changes  nothing
 Next     page_memory.py (who asks), views.py (the same commands as text)
 
 What a kernel does with an argument is what its loader said; where nobody did, it may read and write. Packets of the

@@ -2,7 +2,6 @@
 
 In       the bytes of a file
 Out      what was packed; the bytes themselves of a file that is not packed
-Changes  nothing
 Next     readers.py (who reads it)
 Source   RFC 1952; nvidia-bug-report.sh appends one part after the other to its file
 """

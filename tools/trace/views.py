@@ -2,7 +2,6 @@
 
 In       a Trace (hcq/trace/file.py)
 Out      dictionaries of numbers, texts and lists; docs/trace.md lists their keys, which stay what they are
-Changes  nothing
 Next     show.py (views as text), export.py (views as files)
 
 What a packet says comes from its words alone, by the effects that its kind of device declares. The command that it

@@ -2,7 +2,6 @@
 
 In       hardware registers by name; an instruction as text or as words, and the GPU that it is of
 Out      words for bits; the instruction's text; what it waits for
-Changes  nothing
 Next     waves.py (who asks)
 Source   umr's print_waves.c (STATUS, IB_STS of gfx9); Linux' cwsr_trap_handler_gfx9.asm, _gfx10.asm and _gfx12.asm
          (TRAPSTS, STATE_PRIV, EXCP_FLAG_PRIV); LLVM AMDGPUUsage: s_waitcnt and its counters

@@ -2,7 +2,6 @@
 
 In       what readers of texts found of each wave
 Out      `Wave`; `Group`s of waves at the same place for the same reason; lines, and data for JSON
-Changes  nothing
 Next     wave_state.py (what registers and instructions say), umr/, radv/, rocm/ (who read waves)
 
 hcq/events/waves.py is about waves of emulated GPUs that run now; these are of a text that somebody else printed.

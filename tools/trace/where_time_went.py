@@ -2,7 +2,6 @@
 
 In       a Trace; what its timestamps stored and who waits for whom, where the caller knows them already
 Out      Went: for each queue parts that add up to the whole span, for each kernel its share, what the host compiled
-Changes  nothing
 Next     stats.py (the same work as text), page_data.py (who shows it), overlap.py (arithmetic with stretches of time)
 
 A moment of a queue has one part. Work comes first: a kernel's own time where it is known, or else all of its

@@ -2,7 +2,6 @@
 
 In       the text of a report, quoted or cut perhaps; what `words` of a process's devices says
 Out      Words; those of an AMD device as a Dump
-Changes  nothing
 Next     capsule.py, nv_capsule.py, metal_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes
          them), devcoredump/dump.py (Dump)
 """

@@ -2,7 +2,6 @@
 
 In       a Command; words
 Out      bytes of whole packets; packets
-Changes  nothing
 Next     processor.py (who reads them), rules.py (what they do), hcq/layout.py (what a Packet is)
 """
 

@@ -2,7 +2,6 @@
 
 In       the wgpu package, where it is installed
 Out      the doctor's Subject
-Changes  nothing
 Next     hcq/doctor/subject.py (what else a device could tell), hcq/doctor/kernels.py (what the kernel computes)
 """
 

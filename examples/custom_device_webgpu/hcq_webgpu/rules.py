@@ -2,7 +2,6 @@
 
 In       packets
 Out      WebGpuModel
-Changes  nothing
 Next     hcq/rules/effects.py (what can be said)
 """
 

@@ -38,11 +38,7 @@ class Transport(NamedTuple):
 
 
 def record(
-    what: Collective,
-    by: Transport,
-    sources: Sequence[Any],
-    results: Sequence[Any],
-    after: Sequence[Mark],
+    what: Collective, by: Transport, sources: Sequence[Any], results: Sequence[Any], after: Sequence[Mark]
 ) -> list[Mark]:
     """Write a collective into tracks, one per device.
 

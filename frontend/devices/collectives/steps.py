@@ -2,7 +2,6 @@
 
 In       the kind of collective, the way, how many elements go from whom to whom
 Out      rounds of `Step`s
-Changes  nothing
 Next     cost.py (which way is cheaper), perform.py (steps on devices)
 
 A rank pulls: it copies from another rank's memory into its own, and then adds. In one round it reads only what was

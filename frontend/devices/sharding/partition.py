@@ -2,7 +2,6 @@
 
 In       roots of a graph whose leaves are sharded storages
 Out      a `Partition`: per root its value on every device; stages of what is computed and what is exchanged
-Changes  nothing
 Next     rules.py (one op), plan.py (who runs the stages)
 
     stage 0     each device computes what no exchange comes before: roots, and the sources of exchanges

@@ -2,7 +2,6 @@
 
 In       the devices of a group, an axis, the size of that axis
 Out      `Placement`, and `Layout`, what a value of a graph looks like on the devices
-Changes  nothing
 Next     storage.py (memory that is placed so), partition.py (which layout each value of a graph gets)
 
 A group of devices has a name, as one device has: their names, joined by commas. Its first device comes first in every

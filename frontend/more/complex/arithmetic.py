@@ -2,7 +2,6 @@
 
 In       complex tensors beside real ones, numbers and arrays
 Out      lazy tensors: complex ones, real ones of sizes and deviations, bool ones of comparisons
-Changes  nothing
 Next     functions.py (exp, sqrt, sin), products.py (matmul and related products)
 
 A real operand stays real: that is half the multiplications, and an infinity in one part makes no NaN in the other.

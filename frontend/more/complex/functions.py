@@ -2,7 +2,6 @@
 
 In       complex tensors
 Out      lazy tensors, by formulas in the two parts that lose no digits where the plain ones would
-Changes  nothing
 Next     arithmetic.py (powers, division), ops/functions.py (the same for real tensors)
 
 Branches are cut as C and PyTorch cut them: log, sqrt and powers along the negative real axis.

@@ -68,10 +68,7 @@ def partwise(name: str) -> Callable[..., Any]:
     signature = inspect.signature(method)
     values = _VALUES & set(signature.parameters)
     # a shape is all that is asked of these
-    shapes = (
-        "self",
-        *(("other", "target") if name.endswith("_as") else ()),
-    )
+    shapes = ("self", *(("other", "target") if name.endswith("_as") else ()))
 
     @functools.wraps(method)
     def both(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,6 @@
 
 In       tensors of which one at least is complex
 Out      lazy complex tensors
-Changes  nothing
 Next     ops/product.py and ops/matrices.py (the same for real tensors)
 
 Each of these is linear in both operands: the product of (a + ib) and (c + id) is four of real tensors, or two

@@ -2,7 +2,6 @@
 
 In       two real tensors, or data with complex numbers: Tensor([1 + 2j])
 Out      `Complex`, a Tensor of dtype complex64 or complex128
-Changes  nothing
 Next     pair.py, partwise.py, arithmetic.py, functions.py, products.py, creation.py (groups),
          frontend/ops/complex_arguments.py
 

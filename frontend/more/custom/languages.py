@@ -250,10 +250,7 @@ _PTX = _language("PTX", r"^\s*\.version\s+\d", r"\.entry\s+([\w$]+)", _encoded)
 _CUDA = _language("CUDA C", r"\b__global__\b", _MARKED, _cuda)
 _NV = (_PTX, _language("LLVM IR", *_GPU_IR, _gpu_ir), _CUDA)
 LANGUAGES: dict[str, tuple[Language, ...]] = {  # by Target.name
-    "cpu": (
-        _language("LLVM IR", *_IR, _host_ir),
-        _language("C", r"\bvoid\s+\w+\s*\(", _C_KERNELS, _c),
-    ),
+    "cpu": (_language("LLVM IR", *_IR, _host_ir), _language("C", r"\bvoid\s+\w+\s*\(", _C_KERNELS, _c)),
     "amdgpu": (
         _language("assembly", r"^\s*\.amdhsa_kernel\b", r"^\s*\.amdhsa_kernel\s+([\w.$]+)", _amd_assembly),
         _language("LLVM IR", *_GPU_IR, _gpu_ir),

@@ -2,7 +2,6 @@
 
 In       grid, block and numbers as they were given, some as functions of the tensors' shapes
 Out      `Sizes.at`: three sizes each, and a word for each number; the axis along which a group may split the launch
-Changes  nothing
 Next     __init__.py (the whole), frontend/devices/sharding/own_programs.py (the parts)
 
 Two of them are equal when they say the same: functions are compared by what they are made of, for a program that makes

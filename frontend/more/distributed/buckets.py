@@ -2,7 +2,6 @@
 
 In       a list of parameters
 Out      `Layout`: which parameter stands where in which bucket; tensors joined into buckets and taken apart again
-Changes  nothing
 Next     data_parallel.py (who reduces buckets), checkpoint.py (who takes the state of an optimizer apart)
 
 The last parameters stand in the first bucket: backward makes their gradients first. A bucket is padded so that it

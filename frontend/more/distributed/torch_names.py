@@ -2,7 +2,6 @@
 
 In       nothing
 Out      is_available, is_initialized, get_rank, get_world_size; init_process_group, which is refused
-Changes  nothing
 Next     job.py (init, rank, size)
 """
 

@@ -2,7 +2,6 @@
 
 In       parameters
 Out      Normal, Categorical, Gamma, ...; kl_divergence; transforms, constraints, biject_to and transform_to
-Changes  nothing
 Next     distribution.py (what all have), continuous.py, tails.py, bounded.py, discrete.py, counts.py, gamma.py,
          vectors.py, matrices.py, mixtures.py, transformed.py, transforms.py, kl.py
 """

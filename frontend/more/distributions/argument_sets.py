@@ -2,7 +2,6 @@
 
 In       a distribution, or its class
 Out      argument -> constraint, as `Normal.arg_constraints`
-Changes  nothing
 Next     distribution.py (who asks), constraint_registry.py (transforms into these sets)
 """
 

@@ -2,7 +2,6 @@
 
 In       values
 Out      `positive`, `simplex`, `interval(low, high)`, ...: each says by `check` which events of a tensor are in it
-Changes  nothing
 Next     constraint_registry.py (transforms into them), transforms.py (whose domains they are)
 """
 

@@ -2,7 +2,6 @@
 
 In       tensors
 Out      `Transform` and its kinds: of single numbers, of shapes, several one after the other
-Changes  nothing
 Next     transforms_of_vectors.py (softmax, triangles, parts of a tensor), transformed.py (distributions)
 """
 

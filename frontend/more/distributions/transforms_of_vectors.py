@@ -3,7 +3,6 @@
 In       tensors
 Out      `SoftmaxTransform`, `StickBreakingTransform`, `LowerCholeskyTransform`, `CorrCholeskyTransform`, ...,
          `CatTransform`, `StackTransform`
-Changes  nothing
 Next     transforms.py (the base, and those of single numbers)
 Source   Betancourt 2012 and the Stan reference manual (sticks that are broken; triangles of correlations)
 """

@@ -2,7 +2,6 @@
 
 In       tensors, real or complex; sizes `n` and `s`, axes `dim`, a word for `norm`
 Out      lazy tensors: complex spectra, real signals
-Changes  nothing
 Next     planes.py (the transform of one axis), ../complex/ (complex tensors), short_time.py (stft)
 
 norm     "backward": the inverse is divided by the size; "ortho": both by its root; "forward": the other one

@@ -2,7 +2,6 @@
 
 In       batches of matrices, real or complex
 Out      lazy tensors of factors, solutions, values
-Changes  nothing
 Next     factors.py, solving.py, orthogonal.py, spectra.py, indefinite.py, eigen.py, exponential.py (the functions),
          over_complex.py (the same of complex matrices), parts.py, functions.py (`hcq.torch.linalg`)
 """

@@ -2,7 +2,6 @@
 
 In       complex tensors
 Out      real tensors with both parts, and complex ones of these; rules of gradients written with complex tensors
-Changes  nothing
 Next     over_complex.py (systems), unitary.py (QR, eigh, svd), eigen.py (eig), ../complex (complex tensors)
 
 A complex matrix is a real one of twice its size, whose blocks of two rows and columns are [re, -im; im, re]. Sums,

@@ -2,7 +2,6 @@
 
 In       batches of matrices, one of the arguments complex
 Out      lazy complex tensors; gradients as PyTorch has them
-Changes  nothing
 Next     over_complex.py (who names them), complex_parts.py (real matrices that stand for complex ones), factors.py and
          solving.py (the same of real matrices)
 """

@@ -2,7 +2,6 @@
 
 In       batches of square matrices
 Out      lazy complex tensors; gradients as PyTorch has them
-Changes  nothing
 Next     spectra.py (symmetric matrices), complex_parts.py, hcq/compiler/routines (hessenberg, schur, eigenvectors)
 
 Reflections to Hessenberg's form, QR with shifts to a triangle, its eigenvectors, turned back. All of it is complex: of

@@ -2,7 +2,6 @@
 
 In       batches of square matrices of float32 or float64
 Out      a lazy tensor
-Changes  nothing
 Next     parts.py, factors.py (the other functions of matrices)
 Source   scaling and squaring, and Taylor's polynomial by blocks of powers (Paterson and Stockmeyer)
 

@@ -2,7 +2,6 @@
 
 In       batches of matrices of float32 or float64
 Out      lazy tensors of their factors
-Changes  nothing
 Next     solving.py (inverses and determinants from these), parts.py, hcq/compiler/routines (cholesky, lu, triangular)
 
 A matrix that has no such factors is no error while it is computed, for nothing is computed when the call returns: the

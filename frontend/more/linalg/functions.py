@@ -2,7 +2,6 @@
 
 In       tensors
 Out      lazy tensors of products, sums and norms; by name what the other files here have; `LinAlgError`
-Changes  nothing
 Next     factors.py and others (what takes matrices apart), ops/matrices.py (products), ops/factoring.py (methods)
 """
 

@@ -2,7 +2,6 @@
 
 In       batches of symmetric matrices of float32 or float64
 Out      lazy tensors of their factors, and solutions
-Changes  nothing
 Next     factors.py (Cholesky, LU), parts.py, hcq/compiler/routines (ldl, ldl_solve)
 """
 

@@ -2,7 +2,6 @@
 
 In       batches of matrices of float32 or float64
 Out      lazy tensors of Q and R
-Changes  nothing
 Next     spectra.py (lstsq, SVD), parts.py, hcq/compiler/routines (householder)
 
 A product of reflections is I - V (I + D S)^-1 D V.T: their vectors side by side, their factors tau on a diagonal, and

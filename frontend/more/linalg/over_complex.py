@@ -2,7 +2,6 @@
 
 In       batches of matrices, one of the arguments complex
 Out      lazy tensors, complex where the result is; gradients as PyTorch has them
-Changes  nothing
 Next     complex_systems.py, unitary.py, eigen.py; complex_parts.py; parts.py (who calls these)
 
 Systems, inverses, Cholesky factors, exponentials and singular values are those of the real matrix that stands for the

@@ -2,7 +2,6 @@
 
 In       batches of square matrices of float32 or float64
 Out      lazy tensors; gradients use the factors that were found for the value
-Changes  nothing
 Next     factors.py (LU), orthogonal.py (lstsq), spectra.py (pinv)
 
 A singular matrix is no error while it is computed: `solve` and `inv` give NaN there, and `solve_ex` and `inv_ex` the

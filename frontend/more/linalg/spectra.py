@@ -2,7 +2,6 @@
 
 In       batches of matrices of float32 or float64
 Out      lazy tensors of values and vectors, pseudo-inverses, ranks, norms
-Changes  nothing
 Next     orthogonal.py (reflections, QR), parts.py, hcq/compiler/routines (tridiagonal, ql, jacobi)
 
 Symmetric: reflections to three diagonals, then QL. Singular values: rows rotated to right angles (Jacobi), which finds

@@ -29,12 +29,7 @@ class Answer:
     """An answer that is being written, with all of its choices. is_complete: they were written to their ends."""
 
     def __init__(
-        self,
-        question: Question,
-        asked: Asked,
-        reader: Reader,
-        seconds: float,
-        is_wanted: Callable[[], bool],
+        self, question: Question, asked: Asked, reader: Reader, seconds: float, is_wanted: Callable[[], bool]
     ):
         self._question, self._asked, self._reader = question, asked, reader
         self._seconds, self._is_wanted = seconds, is_wanted

@@ -2,7 +2,6 @@
 
 In       logits, as the model gives them, before any switch of a sampler changes them
 Out      natural logarithms of probabilities
-Changes  nothing
 Next     batch.py (who asks), answers.py (who tells)
 """
 

@@ -2,7 +2,6 @@
 
 In       metadata of a GGUF file, or a config.json
 Out      `Configuration`
-Changes  nothing
 Next     facts.py (what a file says), stretching.py (positions), model.py (who computes by it), names.py (which tensors
          go with it)
 Source   llama.cpp's keys of GGUF metadata; transformers' configurations of the architectures below

@@ -2,7 +2,6 @@
 
 In       messages with roles; a tokenizer, with the marks that its vocabulary has
 Out      tokens that end where the model's answer begins; which tokens and texts end the answer
-Changes  nothing
 Next     tokenizer.py (parts of text), questions.py (where messages come from)
 Source   the chat templates of Qwen 2 (ChatML), Llama 3, Gemma, Phi 3, Mistral and Zephyr in their tokenizer_config.json
 

@@ -2,7 +2,6 @@
 
 In       states of tokens; a router, and the experts' products, one behind the other
 Out      what the chosen experts make of each token, by how likely they are, and what a shared one does
-Changes  nothing
 Next     model.py (who asks), configuration.py (`Experts`: how many)
 Source   Shazeer et al. 2017; Jiang et al. 2024 (Mixtral); Qwen Team 2024 (shared experts)
 

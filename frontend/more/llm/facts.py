@@ -2,7 +2,6 @@
 
 In       a mapping of a file's metadata, or of JSON
 Out      whole numbers, finite ones, texts, lists
-Changes  nothing
 Next     configuration.py and tokenizer.py (who ask)
 
 Nothing is believed: a file may say a list for a number, or a number that no model has.

@@ -30,12 +30,7 @@ class Memory:
     """
 
     def __init__(
-        self,
-        model: Configuration,
-        weights: Any,
-        room: int,
-        slots: int = 1,
-        device: str | None = None,
+        self, model: Configuration, weights: Any, room: int, slots: int = 1, device: str | None = None
     ):
         self.model = model
         self.room = room

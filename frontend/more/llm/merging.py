@@ -2,7 +2,6 @@
 
 In       parts of a word, and what two neighbours cost to become one
 Out      the parts that are left
-Changes  nothing
 Next     byte_pairs.py and pieces.py (who ask)
 
 Time grows with the length and its logarithm: a word may be as long as a request.

@@ -2,7 +2,6 @@
 
 In       the tensors of a file
 Out      tensors under our names, in our shapes: products are (out, in)
-Changes  nothing
 Next     model.py (who uses them), files.py (who asks)
 Source   the tensor names of llama.cpp's GGUF files; the state dicts of transformers
 

@@ -2,7 +2,6 @@
 
 In       a regular expression of a tokenizer.json, as Oniguruma and the tokenizers library write them
 Out      `Pattern`: where its matches lie in a text; one sentence about what is not known here
-Changes  nothing
 Next     pattern_syntax.py (a pattern to its instructions), splitting.py (who asks)
 Source   Cox 2007-2010, "Regular Expression Matching": backtracking that never does the same twice
 

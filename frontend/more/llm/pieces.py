@@ -2,7 +2,6 @@
 
 In       tokens, scores and types, as SentencePiece's BPE models have them; a space is written U+2581
 Out      the tokens of a text; what no piece is made of becomes tokens of its bytes
-Changes  nothing
 Next     merging.py (the merges), tokenizer.py (who uses it), byte_pairs.py (merges of bytes instead)
 Source   Kudo and Richardson 2018; llama.cpp's keys tokenizer.ggml.scores and token_type
 """

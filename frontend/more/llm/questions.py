@@ -2,7 +2,6 @@
 
 In       the bytes of a body; a tokenizer and its form of conversation
 Out      a `Question`: tokens, how to choose, where to stop, how to answer
-Changes  nothing
 Next     server.py (who asks), dialogue.py (messages to tokens), sampling.py (how tokens are chosen)
 Source   OpenAI's API reference: /v1/chat/completions and /v1/completions; top_k, min_p and repetition_penalty as other
          local servers take them

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `SIZES`: name -> Configuration
-Changes  nothing
 Next     model.py (Model.random), command.py (--random)
 """
 

@@ -2,7 +2,6 @@
 
 In       what a file says of rotary positions
 Out      a `Stretch`: speeds of the pairs, and what turned numbers are multiplied by
-Changes  nothing
 Next     configuration.py (who keeps one), memory.py (tables of turns)
 Source   Chen et al. 2023 (linear), Peng et al. 2023 (YaRN), Ding et al. 2024 (LongRoPE), Llama Team 2024;
          transformers' rope_parameters; llama.cpp's keys rope.scaling
@@ -141,10 +140,7 @@ def stretch_of_config(rotary: Facts, config: Facts, size: int) -> Stretch:
         scales = [rotary.real(word, 0.0) for word in ("mscale", "mscale_all_dim")]
         if all(scales):
             strength = _yarn_strength(factor, scales[0]) / _yarn_strength(factor, scales[1])
-        fast, slow = (
-            rotary.real("beta_fast", 32.0, low=1e-6),
-            rotary.real("beta_slow", 1.0, low=1e-6),
-        )
+        fast, slow = (rotary.real("beta_fast", 32.0, low=1e-6), rotary.real("beta_slow", 1.0, low=1e-6))
         strength = rotary.real("attention_factor", strength)
         return _checked(Yarn(strength, factor, old, fast, slow, rotary.flag("truncate", True)))
     if kind in ("longrope", "su"):

@@ -2,7 +2,6 @@
 
 In       metadata of a GGUF file, or a folder with tokenizer.json
 Out      a `Tokenizer`; one sentence about a file that is damaged, or of a kind that is not known
-Changes  nothing
 Next     tokenizer.py (what it does), facts.py (each word of a file is checked), splitting.py (words first)
 Source   llama.cpp's tokenizer.ggml keys; the tokenizer.json of the tokenizers library
 """

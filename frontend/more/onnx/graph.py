@@ -2,7 +2,6 @@
 
 In       a Model as it stands in the file
 Out      a Block: constants, and steps in order, each with the function that computes it
-Changes  nothing
 Next     proto.py (the file's records), lookup.py (operators), evaluate.py (who runs a block)
 
 All operators that are not known are named in one error, with their nodes. A function of the file is replaced by its

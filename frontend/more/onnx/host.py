@@ -2,7 +2,6 @@
 
 In       a step whose inputs are all known, and small
 Out      the function that computes it on arrays, or None; it gives None where the result is not small
-Changes  nothing
 Next     evaluate.py (who asks), operators/ (the same operators on tensors)
 
 Exporters write `x.view(x.shape[0], -1)` as Shape, Gather, Unsqueeze, Concat, Reshape: all but the last are numbers.

@@ -2,7 +2,6 @@
 
 In       the bytes of a message
 Out      records: Model, Graph, Node, Attribute, TensorRecord, ValueInfo, Function
-Changes  nothing
 Next     wire.py (fields out of bytes), weights.py (a TensorRecord's numbers), graph.py (what is made of all that)
 Source   onnx.proto3 (field numbers)
 

@@ -127,11 +127,7 @@ def _external(record: TensorRecord, dtype: DType, folder: Path | None) -> memory
     try:
         path = (folder / location).resolve()
     # a link to itself is a RuntimeError before Python 3.13
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise Damaged(f"{what} lies in {location!r}, which leads nowhere: {error}") from None
     if not location or not path.is_relative_to(folder.resolve()):
         raise Damaged(f"{what} lies in {location!r}, which is outside of the model's folder")

@@ -2,7 +2,6 @@
 
 In       a view of bytes
 Out      (field number, value) one after another: an int, or a view of the bytes
-Changes  nothing
 Next     proto.py (which field of ONNX is what)
 Source   protobuf.dev/programming-guides/encoding
 

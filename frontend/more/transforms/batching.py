@@ -2,7 +2,6 @@
 
 In       graphs, and for some of their leaves a value with one more axis in front
 Out      the graphs with that axis, or unchanged where nothing in them depends on the leaves
-Changes  nothing
 Next     vmap.py (who asks), hcq/ir/op.py (what each operation's argument means)
 
 What does not depend on an example is computed once and repeated only where it meets what does. A FUNCTION's rules are

@@ -2,7 +2,6 @@
 
 In       a function, its arguments, and a direction for each
 Out      jvp: results and their change; linearize: the change as a function of the direction
-Changes  nothing
 Next     grad/derivatives.py (the rules), reverse.py (the other direction), jacobians.py (all directions at once)
 
 There is no second table of rules. What an operation does to a small change is linear, and its rule for gradients is

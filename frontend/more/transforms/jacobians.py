@@ -2,7 +2,6 @@
 
 In       a function of tensors
 Out      jacrev, jacfwd, hessian: functions that return tensors of shape (*result, *argument)
-Changes  nothing
 Next     reverse.py and forward.py (one direction), batching.py (all of them at once)
 
 The function runs once. The gradient for one row is a graph with the row's weights as a leaf, and that graph is batched

@@ -2,7 +2,6 @@
 
 In       a tree
 Out      its tensors in order; the same tree of others
-Changes  nothing
 Next     ../jit/pytree.py (what a tree is)
 """
 

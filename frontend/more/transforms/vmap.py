@@ -2,7 +2,6 @@
 
 In       a function, and which axis of each argument counts the examples
 Out      a function of batches, computed at once: no loop, no call per example
-Changes  nothing
 Next     batching.py (what becomes of each operation), levels.py (`Example`)
 """
 

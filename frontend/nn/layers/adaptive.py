@@ -2,7 +2,6 @@
 
 In       sizes, the numbers at which clusters of classes begin, then tensors
 Out      `AdaptiveLogSoftmaxWithLoss`
-Changes  nothing
 Next     linear.py (what it is made of)
 Source   Grave et al. 2017, "Efficient softmax approximation for GPUs"
 """

@@ -2,7 +2,6 @@
 
 In       queries, keys and values (length, batch, features), or the batch first with batch_first
 Out      `MultiheadAttention`
-Changes  nothing
 Next     transformer.py, ops/attention.py (scaled_dot_product_attention)
 Source   Vaswani et al. 2017
 """

@@ -3,7 +3,6 @@
 In       what comes in, and the state before
 Out      the state after: `RNNCell`, `LSTMCell`, `GRUCell`, their base `RNNCellBase`; `STEPS`, the same as functions of
          products made already
-Changes  nothing
 Next     recurrent.py (whole sequences)
 """
 

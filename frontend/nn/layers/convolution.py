@@ -2,7 +2,6 @@
 
 In       channels and windows, then tensors (n, channels, ...); n may be left out
 Out      `Conv1d`, `Conv2d`, `Conv3d`, `ConvTranspose1d`, `ConvTranspose2d`, `ConvTranspose3d`
-Changes  nothing
 Next     ops/window.py (what they compute)
 """
 

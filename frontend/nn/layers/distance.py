@@ -2,7 +2,6 @@
 
 In       two tensors
 Out      `CosineSimilarity`, `PairwiseDistance`
-Changes  nothing
 Next     ops/margins.py (what they compute)
 """
 

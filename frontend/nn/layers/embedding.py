@@ -2,7 +2,6 @@
 
 In       integers
 Out      `Embedding`, `EmbeddingBag`
-Changes  nothing
 Next     linear.py
 """
 

@@ -2,7 +2,6 @@
 
 In       sizes, then tensors
 Out      `Linear`, `Bilinear`, `Identity`
-Changes  nothing
 Next     convolution.py
 """
 

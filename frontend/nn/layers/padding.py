@@ -2,7 +2,6 @@
 
 In       how much on each side, the last axis first, then tensors
 Out      `ZeroPad1d` to `ZeroPad3d` and the other paddings: constant, reflect, replicate, circular
-Changes  nothing
 Next     ops/padding.py (pad)
 """
 

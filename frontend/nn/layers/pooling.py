@@ -4,7 +4,6 @@ In       windows, then tensors (..., channels, sizes)
 Out      `MaxPool1d` to `MaxPool3d`, `AvgPool1d` to `AvgPool3d`, `LPPool1d` to `LPPool3d`,
          `MaxUnpool1d` to `MaxUnpool3d`, `FractionalMaxPool2d`, `FractionalMaxPool3d`,
          `AdaptiveAvgPool1d` to `AdaptiveAvgPool3d`, `AdaptiveMaxPool1d` to `AdaptiveMaxPool3d`
-Changes  nothing
 Next     ops/pooling.py (what they compute)
 """
 

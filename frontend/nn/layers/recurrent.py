@@ -2,7 +2,6 @@
 
 In       sequences (length, batch, features), or (batch, length, features) with batch_first, or packed ones
 Out      `RNN`, `LSTM`, `GRU`, their base `RNNBase`
-Changes  nothing
 Next     cells.py (one step), ../utils/rnn.py (packed sequences)
 
 All inputs of a layer are multiplied by its weights at once; what goes step by step is the state alone.

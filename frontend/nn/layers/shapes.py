@@ -3,7 +3,6 @@
 In       tensors
 Out      `Flatten`, `Unflatten`, `PixelShuffle`, `PixelUnshuffle`, `ChannelShuffle`, `Upsample`, ..., `Unfold`,
          `Fold`
-Changes  nothing
 Next     ops/rearranging.py
 """
 

@@ -2,7 +2,6 @@
 
 In       what a layer was given
 Out      a tuple of ints, or an error that names the layer and the argument; a parameter that starts drawn or even
-Changes  nothing
 Next     convolution.py, pooling.py (who ask)
 """
 

@@ -2,7 +2,6 @@
 
 In       sequences (length, batch, d_model), or the batch first with batch_first
 Out      `TransformerEncoderLayer`, `TransformerEncoder`, `TransformerDecoderLayer`, `TransformerDecoder`, `Transformer`
-Changes  nothing
 Next     attention.py
 Source   Vaswani et al. 2017
 """

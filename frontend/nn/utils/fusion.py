@@ -3,7 +3,6 @@
 In       a convolution or a linear layer, and a BatchNorm, both in evaluation mode
 Out      `fuse_conv_bn_eval`, `fuse_linear_bn_eval`: another layer; `fuse_conv_bn_weights`, `fuse_linear_bn_weights`:
          its parameters; `skip_init`
-Changes  nothing
 Next     ../layers/norm.py
 """
 

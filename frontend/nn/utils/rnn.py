@@ -2,7 +2,6 @@
 
 In       sequences, or a padded tensor and its lengths
 Out      `PackedSequence`; pack_padded_sequence, pad_packed_sequence, pack_sequence, pad_sequence, unpad_sequence
-Changes  nothing
 Next     ../layers/recurrent.py (which takes packed sequences)
 
 Packed rows are the first step of all sequences, the longest first, then the second step of those that have one, and so

@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      packets and structures as words and back; `decode` splits a stream
-Changes  nothing
 Next     encode.py (commands to these), rings.py (the queue in memory), hcq/emu/amd/aql_processor.py (executes them)
 Source   hsa.h, amd_hsa_queue.h, amd_hsa_signal.h; the PM4 packet is the runtime's vendor format 1
 

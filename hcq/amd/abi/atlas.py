@@ -2,7 +2,6 @@
 
 In       kfd.py (the calls of this driver), data/kfd.tsv (structures, and what came with which version)
 Out      ATLAS
-Changes  nothing
 Next     hcq/system/abi_atlas.py (what an atlas is), hcq/atlas/ (who compares)
 Source   at the top of data/kfd.tsv
 

@@ -2,7 +2,6 @@
 
 In       64 bytes of a code object
 Out      KernelDescriptor, `user_sgprs` (what the first scalar registers of a wave hold), sizes
-Changes  nothing
 Next     link.py (finds and checks it), encode.py (launches from it), hcq/emu/amd/launch.py
 Source   LLVM AMDGPUUsage, "Kernel Descriptor"
 """

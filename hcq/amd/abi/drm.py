@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      the structures and requests of DRM_IOCTL_VERSION and DRM_AMDGPU_INFO
-Changes  nothing
 Next     hcq/amd/ioctl.py (who asks), hcq/emu/amd/render_node.py (who answers when there is no GPU)
 Source   drm/drm.h: drm_version; drm/amdgpu_drm.h: drm_amdgpu_info, drm_amdgpu_info_device
 """

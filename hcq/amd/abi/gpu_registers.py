@@ -2,7 +2,6 @@
 
 In       nothing
 Out      numbers of registers by generation, names of their bits, the state that amdgpu_regs2 selects by
-Changes  nothing
 Next     hcq/amd/debugfs_registers.py (who reads them), hcq/emu/amd/debugfs_files.py (who answers when there is no GPU),
          mqd.py (the fields of a hardware queue)
 Source   gc_9_4_3_offset.h, gc_11_0_0_offset.h, gc_12_0_0_offset.h and their sh_mask files; amdgpu_umr.h:

@@ -2,7 +2,6 @@
 
 In       memory that kernels find by their hidden argument hidden_hostcall_buffer
 Out      HostcallBuffer, HostcallHeader; where a packet's payload is; what a message's descriptor says
-Changes  nothing
 Next     hcq/amd/hostcall.py (who serves them)
 Source   ROCm Device Libraries: ockl, hostcall and services (the layouts as their bitcode has them)
 

@@ -2,7 +2,6 @@
 
 In       words of an MQD, as /sys/kernel/debug/kfd/mqds shows them
 Out      fields under the names of the kernel's headers, lower case
-Changes  nothing
 Next     hcq/amd/debugfs.py (who reads them), hcq/emu/amd/mqd.py (those of emulated queues)
 Source   v9_structs.h: v9_mqd, v9_sdma_mqd; v10_structs.h: v10_compute_mqd; v11_structs.h: v11_compute_mqd,
          v11_sdma_mqd; v12_structs.h: v12_compute_mqd, v12_sdma_mqd; kfd_mqd_manager_v9.c, kfd_mqd_manager_v11.c: which

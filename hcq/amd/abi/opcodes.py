@@ -2,7 +2,6 @@
 
 In       nothing
 Out      Opcode: number -> name
-Changes  nothing
 Next     pm4.py (the packets that this driver sends), other_packets.py (packets of other drivers)
 Source   Linux nvd.h (PACKET3_...); AMD PAL gfx9_plus_merged_pm4_it_opcodes.h, gfx12_merged_pm4_it_opcodes.h; Mesa sid.h
 """

@@ -2,7 +2,6 @@
 
 In       words of somebody else's ring
 Out      PM4: opcode -> layouts; SDMA: (op, sub_op) -> layout
-Changes  nothing
 Next     pm4.py, sdma.py (what this driver sends), tools/trace/amd_words.py (who reads strangers' rings)
 Source   AMD PAL gfx9_plus_merged_f32_{me,mec,pfp}_pm4_packets.h and gfx12_merged_f32_...; Mesa sid.h; Linux soc15d.h,
          nvd.h, vega10_sdma_pkt_open.h, navi10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h
@@ -20,10 +19,7 @@ from hcq.layout import Packet, SparsePacket, bits
 
 _WITHOUT_FIELDS: dict[int, type[SparsePacket]] = {}  # registers of graphics: none is declared here
 # what reg_offset of SET_CONTEXT_REG and SET_CONFIG_REG counts from
-CONTEXT_BASE, CONFIG_BASE = (
-    0xA000,
-    0x2000,
-)
+CONTEXT_BASE, CONFIG_BASE = (0xA000, 0x2000)
 
 
 class ContextControl(Pm4, opcode=Opcode.CONTEXT_CONTROL, words=3):

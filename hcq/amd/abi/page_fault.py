@@ -2,7 +2,6 @@
 
 In       a PROTECTION_FAULT_STATUS word; the number or the name of a client of the gfxhub
 Out      its fields; words for them; names of clients
-Changes  nothing
 Next     kfd.py (what a process is told of a fault), tools/trace/kernel_log/amd_faults.py (the kernel's log)
 Source   gfxhub_v1_0.c, gfxhub_v2_0.c, gfxhub_v3_0.c and gfxhub_v12_0.c of Linux' amdgpu: the status registers and the
          tables of clients; kfd_int_process_v9.c: the protection bits. What a value of WALKER_ERROR and a bit of

@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      packets as words and back; `decode` splits a stream; `table(family)` is opcode -> layout
-Changes  nothing
 Next     opcodes.py (names), registers.py (what SET_SH_REG writes), encode.py (commands to these),
          hcq/emu/amd/pm4_processor.py
 Source   AMD's PM4 packet definitions for MEC (gfx10, gfx11, gfx12); Linux soc15d.h and nvd.h

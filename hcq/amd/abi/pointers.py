@@ -2,7 +2,6 @@
 
 In       a request and its argument
 Out      its pointers
-Changes  nothing
 Next     hcq/system/ioctl_pointers.py (follows them), kfd.py and drm.py (the structures), tools/trace/ (shows what
          was there)
 Source   linux/kfd_ioctl.h 1.17, drm/drm.h, drm/amdgpu_drm.h

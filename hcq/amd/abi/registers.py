@@ -2,7 +2,6 @@
 
 In       nothing
 Out      register numbers (relative to 0x2c00) and their names, layouts of those with fields
-Changes  nothing
 Next     pm4.py (SetShReg), launch.py (who writes them), hcq/emu/amd/dispatch.py (who reads them)
 Source   gc_11_0_0_offset.h, gc_9_4_3_offset.h and their sh_mask files; RSRC layouts as in LLVM's AMDGPUUsage
 """

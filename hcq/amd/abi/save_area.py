@@ -3,7 +3,6 @@ GPU.
 
 In       the name of an architecture
 Out      a Layout: the words of the control stack, and where the registers of a wave are; None where it is not public
-Changes  nothing
 Next     hcq/amd/saved_waves.py (who reads it), hcq/emu/amd/save_area.py (who writes it, as the hardware does), kfd.py
          (ContextSaveAreaHeader, GET_QUEUE_WAVE_STATE)
 Source   Linux 6.18: cwsr_trap_handler_gfx9.asm, _gfx10.asm, _gfx12.asm (what the trap handler stores, in which order);

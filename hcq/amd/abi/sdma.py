@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      packets as words and back; `VERSIONS` holds one table for each generation; `decode` splits a stream
-Changes  nothing
 Next     encode.py (commands to these), hcq/emu/amd/sdma_processor.py (executes them)
 Source   Linux vega10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h; AMD PAL for version 7
 

@@ -2,7 +2,6 @@
 
 In       e_flags, and the version of its ABI
 Out      names of machines; `Features`: what it wants of XNACK and SRAM ECC; which generic targets a GPU runs
-Changes  nothing
 Next     hcq/amd/link.py (who compares them with the GPU)
 Source   LLVM AMDGPUUsage: "Processors", "Generic Processors", "AMDGPU ELF Header e_flags"; ROCr: Isa::IsCompatible
 """

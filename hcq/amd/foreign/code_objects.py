@@ -110,10 +110,7 @@ class CodeObjects:
         bases = [last.base] if last is not None and va - last.base in last.names else []
         data = b""
         # the last object first: it mostly is the one, and others may lie far behind
-        for again in (
-            False,
-            True,
-        ):
+        for again in (False, True):
             if again:
                 data = read(low, va - low)
                 bases = [low + at for at in _places(data)]

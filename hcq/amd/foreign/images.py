@@ -2,7 +2,6 @@
 
 In       memory, and where an ELF header lies in it
 Out      the object's bytes, with a table of sections made from what the dynamic segment says
-Changes  nothing
 Next     code_objects.py (who looks for headers), hcq/code/elf.py and hcq/amd/metadata.py (who read the result)
 Source   ROCr's loader, observed: segments lie in one allocation at their own distances, the ELF header, the notes and
          the dynamic symbols among them, for LLVM's linker puts all of them into the first loaded segment

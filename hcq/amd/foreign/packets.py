@@ -113,11 +113,7 @@ def _fill(packet: Any) -> Fill:
 
 
 def _dispatch(
-    program: ForeignProgram,
-    kernarg: int,
-    read: Read,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
+    program: ForeignProgram, kernarg: int, read: Read, grid: tuple[int, int, int], block: tuple[int, int, int]
 ) -> Dispatch:
     """A launch with its arguments as they lie in memory now."""
     values: list[int | float] = []

@@ -2,7 +2,6 @@
 
 In       compute registers and a DISPATCH_DIRECT, or a KernelDispatch and the descriptor it points at
 Out      a Dispatch; or what is wrong with it
-Changes  nothing
 Next     launch.py (the shader core), pm4_processor.py and aql_processor.py (who launch), shader/wave_start.py
 """
 
@@ -113,12 +112,7 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
 
 
 def dispatch_from_aql(
-    chip: Chip,
-    vm: GpuVm,
-    queue: aql.AmdQueue,
-    queue_va: int,
-    packet: aql.KernelDispatch,
-    packet_va: int,
+    chip: Chip, vm: GpuVm, queue: aql.AmdQueue, queue_va: int, packet: aql.KernelDispatch, packet_va: int
 ) -> Dispatch | int:
     """A launch from an AQL packet, doing what the packet processor's firmware does; an error code when it refuses."""
     if not packet.kernel_object or packet.kernel_object % SIZE_BYTES:

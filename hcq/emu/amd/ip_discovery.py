@@ -2,7 +2,6 @@
 
 In       a chip and the folder of its PCI device
 Out      path -> contents
-Changes  nothing
 Next     sysfs.py (the other files there), spec.py (what a GPU is)
 Source   amdgpu_discovery.c: the tree below ip_discovery/die, and amdgpu_discovery_set_*_ip_blocks, which say what
          versions there are; soc15_hw_ip.h: the ids. That gfx950's bus interface is 7.9.1 is inferred: amdgpu knows that

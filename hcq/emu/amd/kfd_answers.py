@@ -2,7 +2,6 @@
 
 In       functions of a process and the call's arguments
 Out      Answers by number; `changed`, the arguments with some fields filled in
-Changes  nothing
 Next     kfd_calls.py and kfd_memory.py (the answers), kfd.py (who asks them), hcq/amd/abi/kfd.py (the calls)
 """
 

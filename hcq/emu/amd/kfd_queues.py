@@ -2,7 +2,6 @@
 
 In       CREATE_QUEUE's arguments and the GPU
 Out      a queue that the GPU's packet processors can run, or the errno of the first thing that is wrong
-Changes  nothing
 Next     gpu.py (who runs it), kfd_topology.py (the figures that sizes follow from)
 Source   kfd_chardev.c: kfd_ioctl_create_queue, set_queue_properties_from_user; kfd_queue.c: kfd_queue_acquire_buffers,
          kfd_queue_ctx_save_restore_size, kfd_get_vgpr_size_per_cu; of Linux 6.1 and 6.12

@@ -2,7 +2,6 @@
 
 In       a Spec for each GPU
 Out      the text of every file below the topology's folder, and of the amdgpu module's
-Changes  nothing
 Next     spec.py (what a GPU is), sysfs.py (its other files), kfd.py (who serves these), kfd_queues.py (sizes that
          follow from these figures)
 Source   kfd_topology.c: node_show, mem_show, kfd_cache_show, iolink_show; kfd_crat.h: types and flags

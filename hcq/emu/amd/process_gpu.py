@@ -56,13 +56,7 @@ class EmulatedQueue(Turns, ABC):
         self.ring, self.ring_bytes = args.ring_base_address, args.ring_size
         self.rptr_va, self.wptr_va = args.read_pointer_address, args.write_pointer_address
         self.eop_va = args.eop_buffer_address
-        self.buffers = (
-            self.ring,
-            self.rptr_va,
-            self.wptr_va,
-            self.eop_va,
-            args.ctx_save_restore_address,
-        )
+        self.buffers = (self.ring, self.rptr_va, self.wptr_va, self.eop_va, args.ctx_save_restore_address)
         self.save_area = args.ctx_save_restore_address
         self.ctl_stack_bytes, self.save_bytes = args.ctl_stack_size, args.ctx_save_restore_size  # of each XCC
         self.rptr = 0  # init_mqd: whatever the memory of the read pointer holds

@@ -2,7 +2,6 @@
 
 In       what CREATE_QUEUE was called with
 Out      Area, Saved
-Changes  nothing
 Next     save_area.py (who fills it), process_gpu.py (whose they are), kfd_calls.py (who tells it)
 """
 

@@ -2,7 +2,6 @@
 
 In       a word such as "amd:gfx1100:seed=7"
 Out      Spec: a chip, and how it is emulated
-Changes  nothing
 Next     kfd_topology.py (what sysfs says of it), gpu.py (who works as it says), ../nv/spec.py (the sister)
 Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: gc_9_4_3 and
          gc_11_0_0 headers; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v7_0_buffer_funcs of amdgpu

@@ -2,7 +2,6 @@
 
 In       what the topology says of the GPU; for numbers that change, the GPU
 Out      path -> contents, or where a symbolic link leads; path -> what says the contents now
-Changes  nothing
 Next     kfd_topology.py (the KFD's files), ip_discovery.py (blocks and versions), kfd.py (who serves all of them)
 Source   sysfs-class-drm, sysfs-bus-pci; amdgpu_device.c, amdgpu_vram_mgr.c, amdgpu_gtt_mgr.c, amdgpu_pm.c
 

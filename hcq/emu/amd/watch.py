@@ -2,7 +2,6 @@
 
 In       queues before and after each step; faults
 Out      packets as doorbells show them, each once and before it runs; how far queues are; faults with instructions
-Changes  nothing
 Next     hcq/events/kernel_observer.py (the observers), kfd.py (ioctls), process_gpu.py (who steps)
 
 A doorbell says how far packets are written. What lies between that and what was told last is told whole, as the GPU

@@ -2,7 +2,6 @@
 
 In       the interpreter's own steps
 Out      machine code that leaves the same bits
-Changes  nothing
 Next     symbols.py (what stands for arrays), writer.py (the text), assemble.py (machine code),
          launches.py (whole launches), threads.py (on all cores), hcq/emu/amd/shader/native.py (who uses it)
 """

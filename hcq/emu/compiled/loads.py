@@ -2,7 +2,6 @@
 
 In       addresses of lanes, the range that they should be in, which lanes are on
 Out      text of functions: words of each lane; lanes outside of the range are noted at the site, and read nothing
-Changes  nothing
 Next     accesses.py (ranges, sites, gathers)
 
 Most often lanes of each half lie side by side, or read one place: then four addresses are checked, not sixteen.
@@ -147,10 +146,7 @@ def _single() -> str:
     at = next(number for number, line in enumerate(lines) if line.startswith("PHI"))
     phi = lines.pop(at)[3:]
     lines.insert(lines.index("look1:") + 1, phi)
-    lines += [
-        f"  %w = shufflevector {V8} %h0, {V8} %h1, <16 x i32> <{_count(16)}>",
-        f"  ret {V32} %w",
-    ]
+    lines += [f"  %w = shufflevector {V8} %h0, {V8} %h1, <16 x i32> <{_count(16)}>", f"  ret {V32} %w"]
     return "\n".join([*lines, *_spread(1), "}"])
 
 
@@ -181,10 +177,7 @@ def _spread(words: int) -> list[str]:
     if words == 1:
         lines += _each()
     if words == 4:
-        lines += [
-            f"  %four = call {kind(4)} @fetch4({V64} %host, {V1} %good)",
-            f"  ret {kind(4)} %four",
-        ]
+        lines += [f"  %four = call {kind(4)} @fetch4({V64} %host, {V1} %good)", f"  ret {kind(4)} %four"]
     else:
         for word in range(words):
             lines += [

@@ -2,7 +2,6 @@
 
 In       messages
 Out      its figures; new objects, or nil and an error
-Changes  nothing
 Next     gpu.py (what it is to others), resources.py and commands.py (what it makes), shader/ (MSL), spec.py (the
          figures)
 Source   MTLDevice.h

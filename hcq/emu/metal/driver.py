@@ -2,7 +2,6 @@
 
 In       words such as "metal:m3"
 Out      a Runtime
-Changes  nothing
 Next     runtime.py (what it answers), device.py (a GPU), hcq/metal/backend.py (who names this)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Spec
 Out      Gpu, which every object of a device has
-Changes  nothing
 Next     device.py (the same with its messages), resources.py, commands.py, processor.py (who need it)
 """
 

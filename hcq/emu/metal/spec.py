@@ -2,7 +2,6 @@
 
 In       a word such as "metal:m3"
 Out      Spec
-Changes  nothing
 Next     device.py (who answers with these figures)
 Source   Metal Feature Set Tables: families, threads and memory of a threadgroup. Memory is as
          large as the smallest Mac of each; recommendedMaxWorkingSetSize is two thirds of it, and maxBufferLength half

@@ -2,7 +2,6 @@
 
 In       a Spec; which of the GPUs it is
 Out      Card
-Changes  nothing
 Next     gpu.py (what it does), rm_controls.py (what the driver is answered), channel.py and launch.py (who work by it)
 """
 

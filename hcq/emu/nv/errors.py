@@ -12,7 +12,6 @@
 
 In       what happened, where
 Out      exceptions with .xid
-Changes  nothing
 Next     gpu.py (who catches them)
 Source   nverror.h: ROBUST_CHANNEL_*; the fault types of dev_fault.h
 """

@@ -56,7 +56,4 @@ REPLIES = {
     0xA06C0102: Reply("Bind", nothing),
     0xA06F0104: Reply("Bind", nothing),
 }
-ESCAPES = {
-    0x57: Escape("MapMemoryDma", map_memory_dma),
-    0x58: Escape("UnmapMemoryDma", map_memory_dma),
-}
+ESCAPES = {0x57: Escape("MapMemoryDma", map_memory_dma), 0x58: Escape("UnmapMemoryDma", map_memory_dma)}

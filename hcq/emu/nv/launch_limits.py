@@ -2,7 +2,6 @@
 
 In       a QMD, and the chip that is to run it
 Out      LaunchError where no GPU of the kind can
-Changes  nothing
 Next     launch.py (who asks, and what a launch needs of its channel)
 Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; limits of threads, registers, barriers: CUDA C++ Programming Guide,
          "Technical Specifications per Compute Capability"

@@ -30,12 +30,7 @@ from hcq.emu.nv.rm_objects import (
     check,
 )
 from hcq.emu.nv.rm_state import Reply, RmFile
-from hcq.emu.nv.spec import (
-    COPY_GRAPHICS_ENGINES,
-    ENGINE_GR0,
-    SMS_PER_TPC,
-    VIDEO_MEMORY_BYTES,
-)
+from hcq.emu.nv.spec import COPY_GRAPHICS_ENGINES, ENGINE_GR0, SMS_PER_TPC, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.sm_errors import WarpEsr
 from hcq.nv.abi.status import NvStatus

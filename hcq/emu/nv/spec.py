@@ -2,7 +2,6 @@
 
 In       a word such as "nv:sm_90:seed=7"
 Out      Spec: a chip with its classes and sizes, and how it is emulated
-Changes  nothing
 Next     rm_controls.py (who answers with these figures), card.py (who works as they say), hcq/nv/abi/classes.py
 Source   figures of small parts of each generation, which decide what a driver allocates; shared memory: CUDA C++
          Programming Guide, "Technical Specifications per Compute Capability"; where parameters are in constant bank 0:

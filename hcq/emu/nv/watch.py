@@ -2,7 +2,6 @@
 
 In       channels before and after each step; what stopped one
 Out      ring entries as GP_PUT shows them, each once and before it is fetched; how far a channel is; faults
-Changes  nothing
 Next     hcq/events/kernel_observer.py (the observers), rm_state.py (ioctls), gpu.py and pbdma.py (who ask)
 
 An entry is done when the segment behind it is, with all launches and copies that its methods began.

@@ -2,7 +2,6 @@
 
 In       arrays of lanes
 Out      arrays, as every vendor's hardware computes them
-Changes  nothing
 Next     floats.py (rounding, bfloat16), small_floats.py (formats of four to eight bits), bits.py (integers),
          ranges.py (where memory is mapped), memory_checks.py and access_faults.py (HCQ_SANITIZE=memory),
          shadow_bits.py and unwritten.py (HCQ_SANITIZE=init);

@@ -2,7 +2,6 @@
 
 In       the address and the instruction of an access that an emulated GPU refused
 Out      a fault in Checks
-Changes  nothing
 Next     memory_checks.py (accesses that go on), ../amd/launch.py and ../nv/launch.py (who catch what stops a kernel)
 """
 

@@ -2,7 +2,6 @@
 
 In       arrays of unsigned numbers of any size and shape
 Out      arrays of the same shape
-Changes  nothing
 Next     hcq/emu/amd/shader/integer_ops.py and hcq/emu/amd/shader/scalar_ops.py, hcq/emu/nv/shader/bit_ops.py (which
          instruction uses what)
 """

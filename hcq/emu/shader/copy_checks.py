@@ -2,7 +2,6 @@
 
 In       where a packet copies from and to, as an emulated GPU runs it
 Out      a fault for each range that reaches memory which is no buffer's
-Changes  nothing
 Next     ../amd/sdma_processor.py, ../amd/pm4_processor.py, ../nv/copy_processor.py (who ask), memory_checks.py
          (kernels), hcq/events/known_memory.py (what is known)
 """

@@ -2,7 +2,6 @@
 
 In       arrays of float64, or symbols that stand for such
 Out      float64; off by less than 2**-45 of the result, which then is rounded to float32 or float16
-Changes  nothing
 Next     hcq/emu/amd/shader/float_ops.py and hcq/emu/nv/shader/float_ops.py (who calls),
          hcq/emu/compiled/symbols.py (symbols)
 Source   polynomials through Chebyshev's points, computed with 60 digits

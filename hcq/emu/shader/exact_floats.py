@@ -2,7 +2,6 @@
 
 In       float64 arrays
 Out      pairs (s, e) whose sum is exact; doubles rounded to odd, or once to nearest even
-Changes  nothing
 Next     emu/amd/shader/floats.py, emu/nv/shader/floats.py (what each vendor's instructions make of it)
 Source   "Handbook of Floating-Point Arithmetic": TwoSum, Dekker's product, rounding to odd
 

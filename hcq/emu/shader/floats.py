@@ -2,7 +2,6 @@
 
 In       arrays of floats, or the bits of bfloat16
 Out      arrays, rounded once
-Changes  nothing
 Next     hcq/emu/shader/exact_floats.py (sums without a loss), hcq/emu/amd/shader/floats.py and
          hcq/emu/nv/shader/floats.py (what each vendor makes of NaNs and denormals)
 Source   IEEE 754

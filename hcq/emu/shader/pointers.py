@@ -2,7 +2,6 @@
 
 In       what is known of the device's memory; what instructions make of values that came from arguments
 Out      Origin, and how origins meet; the buffers that an argument points into
-Changes  nothing
 Next     memory_checks.py (who checks), ../amd/shader/pointers.py and ../nv/shader/pointers.py (who follow values)
 
 A value is a number, or was made from one or several arguments that point into buffers, or nobody knows. What is not

@@ -2,7 +2,6 @@
 
 In       values, and their shadows: integers of the same size, with a bit set where nobody wrote
 Out      shadows of results
-Changes  nothing
 Next     ../nv/shader/shadow_results.py and ../amd/shader/shadow_results.py (who ask), unwritten.py (what is told)
 Source   E. Stepanov, K. Serebryany, "MemorySanitizer: fast detector of uninitialized memory use in C++", CGO 2015
 

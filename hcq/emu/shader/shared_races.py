@@ -207,13 +207,7 @@ class SharedRaces:
     # ------------------------------------------------------------ what is not ordered
 
     def _look_at_writes(
-        self,
-        site: int,
-        cells: Array,
-        warps: Array,
-        own: Array,
-        lanes: Array,
-        stay: Array | None = None,
+        self, site: int, cells: Array, warps: Array, own: Array, lanes: Array, stay: Array | None = None
     ) -> None:
         writer = self.writer[cells]
         late = (writer != NOBODY) & (writer != own)
@@ -252,14 +246,7 @@ class SharedRaces:
             self._tell(other, them, site, us, int(cells[at]), len(which), "lane-race")
 
     def _look_at_marks(
-        self,
-        marks: _Marks,
-        column: int,
-        site: int,
-        cells: Array,
-        warps: Array,
-        own: Array,
-        lanes: Array,
+        self, marks: _Marks, column: int, site: int, cells: Array, warps: Array, own: Array, lanes: Array
     ) -> None:
         """Look for races with all that left these. column: where what is known of such accesses begins."""
         clocks = marks.clock[cells]

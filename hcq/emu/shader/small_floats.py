@@ -2,7 +2,6 @@
 
 In       floats, or codes
 Out      codes of the nearest values, ties to even; float32
-Changes  nothing
 Next     hcq/emu/amd/shader/convert_ops.py, hcq/emu/nv/shader/convert_ops.py (which instruction uses what)
 Source   OCP 8-bit Floating Point Specification; OCP Microscaling Formats; the FNUZ formats of the CDNA3 ISA document
 """

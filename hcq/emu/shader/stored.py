@@ -2,7 +2,6 @@
 
 In       bytes of values, of each access of an instruction
 Out      `Stored`; for each cell of shared or global memory its value, and whether it stays the same
-Changes  nothing
 Next     shared_races.py and global_races.py (who ask), ../amd/shader/stored_values.py and ../nv/shader/stored_values.py
          (who make them)
 """

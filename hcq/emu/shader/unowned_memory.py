@@ -2,7 +2,6 @@
 
 In       where gaps begin and end; addresses of a store
 Out      which of them reach into one
-Changes  nothing
 Next     hcq/events/stray_accesses.py (who knows of gaps), emu/amd/shader/strays.py and emu/nv/launch.py (who ask)
 """
 

@@ -2,7 +2,6 @@
 
 In       the machine's instruction set
 Out      CALLS: what each number means; program(): the filter as words of classic BPF
-Changes  nothing
 Next     listener.py (who installs it), answers.py (what is answered)
 Source   unistd_64.h and asm-generic/unistd.h (numbers), linux/bpf_common.h, linux/seccomp.h, linux/audit.h
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      Message and Function, one object for each that the driver uses; numbers
-Changes  nothing
 Next     ../objc.py (who sends them), hcq/emu/metal/runtime.py (who answers where there is no Mac)
 Source   metal-cpp's MTLDevice.hpp, MTLCommandQueue.hpp, MTLCommandBuffer.hpp, MTLCommandEncoder.hpp,
          MTLComputeCommandEncoder.hpp, MTLBlitCommandEncoder.hpp, MTLBuffer.hpp, MTLResource.hpp, MTLTypes.hpp,
@@ -97,9 +96,7 @@ SET_PIPELINE = Message("MTLComputeCommandEncoder", "setComputePipelineState:", "
 SET_BUFFER = Message("MTLComputeCommandEncoder", "setBuffer:offset:atIndex:", "v@:@QQ")
 SET_BYTES = Message("MTLComputeCommandEncoder", "setBytes:length:atIndex:", "v@:^vQQ")
 DISPATCH = Message(
-    "MTLComputeCommandEncoder",
-    "dispatchThreadgroups:threadsPerThreadgroup:",
-    "v@:{?=QQQ}{?=QQQ}",
+    "MTLComputeCommandEncoder", "dispatchThreadgroups:threadsPerThreadgroup:", "v@:{?=QQQ}{?=QQQ}"
 )
 COPY = Message(
     "MTLBlitCommandEncoder", "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:", "v@:@Q@QQ"

@@ -2,7 +2,6 @@
 
 In       a size in bytes, and fields: structures.py makes a class of each line of its file
 Out      packets whose bytes are exactly size_bytes long
-Changes  nothing
 Next     structures.py (all of them), ioctls.py (who calls with them)
 Source   the open kernel module: a wrong size is NV_ERR_INVALID_PARAM_STRUCT or EINVAL
 """

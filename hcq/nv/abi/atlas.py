@@ -2,7 +2,6 @@
 
 In       structures.py (layouts, releases), ioctls.py (calls, controls, what objects are allocated with)
 Out      ATLAS
-Changes  nothing
 Next     hcq/system/abi_atlas.py (what an atlas is), hcq/atlas/ (who compares)
 Source   at the top of data/structures.tsv
 

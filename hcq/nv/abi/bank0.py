@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      Bank0 for each family: the driver's part of the bank; parameters follow at `param_base` or where a cubin says
-Changes  nothing
 Next     launch.py (who fills it), cubin.py (EIATTR_PARAM_CBANK: where the parameters are)
 Source   SASS of ptxas 12.8 to 13.5 for every special register and address conversion; none of it has been seen in a
          header. tests/hcq/nv/test_special_registers.py compiles them all and compares: no word that code loads is

@@ -2,7 +2,6 @@
 
 In       an architecture, or the list of classes that a GPU gave
 Out      ClassId; ARCHITECTURES; newest(listed, candidates)
-Changes  nothing
 Next     ioctls.py (objects of these classes are allocated), methods.py (what their engines understand)
 Source   the class headers of the open kernel module (cl0080.h, clc56f.h, clcbc0.h, ...)
 """
@@ -76,10 +75,7 @@ ARCHITECTURES: dict[str, Engines] = {
         _C.HOPPER_CHANNEL_GPFIFO_A, _C.HOPPER_COMPUTE_A, _C.HOPPER_DMA_COPY_A, _C.HOPPER_USERMODE_A
     ),
     "sm_100": Engines(
-        _C.BLACKWELL_CHANNEL_GPFIFO_A,
-        _C.BLACKWELL_COMPUTE_A,
-        _C.BLACKWELL_DMA_COPY_A,
-        _C.HOPPER_USERMODE_A,
+        _C.BLACKWELL_CHANNEL_GPFIFO_A, _C.BLACKWELL_COMPUTE_A, _C.BLACKWELL_DMA_COPY_A, _C.HOPPER_USERMODE_A
     ),
     "sm_120": Engines(
         _C.BLACKWELL_CHANNEL_GPFIFO_B,

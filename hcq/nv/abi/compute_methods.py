@@ -2,7 +2,6 @@
 
 In       a name: LaunchDma, CompletionType
 Out      Method packets and the enums of their fields, made of data/compute_methods.tsv; FILE, all of them
-Changes  nothing
 Next     method.py (what a line of the file says), methods.py (pushbuffers), qmd.py (what SEND_PCAS_A launches)
 Source   clcbc0.h; clc6c0.h, clc7c0.h, clc9c0.h, clcdc0.h and clcec0.h where they differ
 """

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      ControlId, under the names of the headers
-Changes  nothing
 Next     ioctls.py (which structure each takes), data/controls.tsv (all of them)
 Source   ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, ctrlc36f.h of the open kernel modules
 """

@@ -2,7 +2,6 @@
 
 In       a name: LaunchDma, DataTransferType
 Out      Method packets and the enums of their fields, made of data/copy_methods.tsv; FILE, all of them
-Changes  nothing
 Next     method.py (what a line of the file says), methods.py (pushbuffers), compute_methods.py (the other engine)
 Source   clc8b5.h; clc6b5.h, clc7b5.h, clc9b5.h and clcab5.h where they differ
 """

@@ -2,7 +2,6 @@
 
 In       fields by name
 Out      GpEntry, GpControl; offsets in USERD and in the usermode window
-Changes  nothing
 Next     methods.py (what a segment holds)
 Source   clc56f.h: GP_ENTRY0, GP_ENTRY1, Nvc56fControl; clc361.h, clc661.h: NOTIFY_CHANNEL_PENDING, TIME_0
 """

@@ -2,7 +2,6 @@
 
 In       a name: SemExecute, SemExecuteOperation
 Out      Method packets and the enums of their fields, made of data/host_methods.tsv; FILE, all of them
-Changes  nothing
 Next     method.py (what a line of the file says), methods.py (pushbuffers), compute_methods.py (an engine)
 Source   clc56f.h, clc86f.h
 """

@@ -2,7 +2,6 @@
 
 In       addresses of the PTX text, the entry's name and the module's variables in GPU memory
 Out      KernelDescriptor, 64 bytes that end where the code starts; SymbolEntry, one variable of the module
-Changes  nothing
 Next     program.py (who places them), hcq/emu/nv/code.py (who reads them at the address that the QMD gives, minus 64)
 Source   our own: a GPU jumps to the code and never reads these bytes
 

@@ -2,7 +2,6 @@
 
 In       the running driver's version, as /proc/driver/nvidia/version or a control call gives it
 Out      Abi: layout(name), make(name, fields); the ioctls, CONTROLS and ALLOCATIONS
-Changes  nothing
 Next     structures.py (the layouts, of 100 releases from 550.40.53 to 595.45.04), hcq/nv/ioctl.py (makes the calls)
 Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h
 """
@@ -23,7 +22,7 @@ from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 
 # releases of whose headers we have seen a part: the note on a driver that takes their table
 PARTLY_READ = {
-    610: "of 610 only the channel's structure was read from its headers, the others are those of 595, and may not fit",
+    610: "of 610 only the channel's structure was read from its headers, the others are those of 595, and may not fit"
 }
 # each holds until the next
 RELEASES = (*sorted({int(release.partition(".")[0]) for release in releases()}), *PARTLY_READ)

@@ -2,7 +2,6 @@
 
 In       a file of data/, one line for each method and one for each class of engine
 Out      packets of one word that know their address; printed with the vendor's name; the methods of a class
-Changes  nothing
 Next     host_methods.py, compute_methods.py, copy_methods.py (the files), methods.py (pushbuffers)
 Source   the class headers clc56f.h, clc6c0.h, clc6b5.h and their successors
 

@@ -2,7 +2,6 @@
 
 In       methods and the subchannel they go to; or the words of a pushbuffer
 Out      incrementing, non_incrementing, immediate, increment_once -> Push; decode(words) -> packets with every word
-Changes  nothing
 Next     gpfifo.py (the ring of pushbuffer segments), qmd.py (what a launch points to)
 Source   clc56f.h: DMA_METHOD_ADDRESS, DMA_SUBCH, DMA_METHOD_COUNT, DMA_SEC_OP
 
@@ -203,9 +202,7 @@ def _push(how: SecOp, subchannel: int, at: int, data: tuple[int, ...]) -> Push:
 
 
 def decode(
-    words: Sequence[int],
-    bound: Mapping[int, int] | None = None,
-    host: int = ClassId.HOPPER_CHANNEL_GPFIFO_A,
+    words: Sequence[int], bound: Mapping[int, int] | None = None, host: int = ClassId.HOPPER_CHANNEL_GPFIFO_A
 ) -> list[Packet]:
     """A pushbuffer as packets that hold every one of its words. Never raises.
 

@@ -2,7 +2,6 @@
 
 In       FAULT_PTE, GPCCLIENT_T1_3, ACCESS_TYPE_VIRT_READ: the names as the log has them
 Out      words; the name where nothing is known of it
-Changes  nothing
 Next     status.py (channel errors by number), tools/trace/kernel_log/nvidia.py (the log)
 Source   dev_fault.h of the open kernel module: NV_PFAULT_FAULT_TYPE, NV_PFAULT_CLIENT, NV_PFAULT_ACCESS_TYPE
 """

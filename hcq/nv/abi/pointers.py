@@ -2,7 +2,6 @@
 
 In       a request and its argument
 Out      its pointers: to what a control or an allocation takes, and from there on to the lists of old controls
-Changes  nothing
 Next     hcq/system/ioctl_pointers.py (follows them), ioctls.py (which structure each control takes), tools/trace/
          (shows it)
 Source   nvos.h; embedded_param_copy.c names every control with a pointer in its structure (no new one may be added);

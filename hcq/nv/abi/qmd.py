@@ -3,7 +3,6 @@
 In       fields by name; addresses and sizes in bytes, the shifts are the fields' units; a compute class
 Out      qmd_for(class) -> QmdV3, QmdV4 or QmdV5, made of data/qmd.tsv; decode(words), which reads the version from the
          words themselves; the enums of the fields; sm_config
-Changes  nothing
 Next     compute_methods.py (SEND_PCAS_A launches one), layout_file.py (what a line of the file says)
 Source   clc6c0qmd.h to clcec0qmd.h; a QMD names its own version
 """

@@ -2,7 +2,6 @@
 
 In       words, as the resource manager's debugger reads them, or as the kernel's log prints them by address
 Out      WarpEsr, GlobalEsr, and their errors in words
-Changes  nothing
 Next     hcq/nv/sm_errors.py (who asks the resource manager), hcq/emu/nv/rm_controls.py (who answers),
          tools/trace/kernel_log/nvidia.py (ESR lines of Xid 13)
 Source   NVIDIA's open driver of Tegra, nvgpu: hw_gr_gv11b.h (gr_gpc0_tpc0_sm0_hww_warp_esr, ..._report_mask),

@@ -2,7 +2,6 @@
 
 In       a status number, the number of a channel error (Xid)
 Out      NvStatus, those that code asks for; name_of, describe_status and describe_xid for all
-Changes  nothing
 Next     data/statuses.tsv, data/xids.tsv (all of them with their causes),
          data/xid_advice.tsv (what they mean, what to try), ioctls.py (the calls that answer so)
 Source   nvstatuscodes.h of the open kernel module 580.142

@@ -2,7 +2,6 @@
 
 In       fields by name; or a tensor's shape, by TensorMap.tiled
 Out      TensorMap, its parts in the order of dimensions
-Changes  nothing
 Next     hcq/nv/tensor_map.py (makes them, checked), hcq/emu/nv/shader/tensor_tiles.py (obeys them)
 Source   no header has the layout. The fields are what ptxas 13.5 writes for the forms of tensormap.replace on sm_90a
          (PTX ISA, "tensormap.replace"; tests/hcq/nv/test_tensor_map.py compiles them and compares); the values of

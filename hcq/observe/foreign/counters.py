@@ -2,7 +2,6 @@
 
 In       launches of a ForeignDevice that emulated shader cores have counted
 Out      a table, said when the process uses the GPU no more
-Changes  nothing
 Next     hcq/observe/counters.py (the sister), session.py (who hears of launches)
 """
 

@@ -2,7 +2,6 @@
 
 In       a chip's datasheet
 Out      its Rates
-Changes  nothing
 Next     rates_nvidia.py, rates_amd.py, rates_apple.py (the rows), rates.py (what they say), ../datasheets.py (peaks)
 """
 

@@ -2,7 +2,6 @@
 
 In       the addresses of its active threads, warp by warp
 Out      clocks of the unit, by the law of the vendor
-Changes  nothing
 Next     hcq/emu/shader/traffic.py (who asks), resources.py (what it means for the time)
 Source   gpu-benches (github.com/te42kyfo/gpu-benches@1c36d50), gpu-strides/a100.txt and mi210.txt: clocks of a unit
          for each load of 32 threads, by stride, measured on an A100 and on an MI210

@@ -3,7 +3,6 @@
 In       nothing
 Out      Rates: latencies, shares of peaks that programs get, lanes of each pipe, what launches cost; each with its
          source
-Changes  nothing
 Next     rates_nvidia.py, rates_amd.py, rates_apple.py (the rows), chips.py (who finds one), ../datasheets.py (peaks),
          time.py (who computes with them)
 """

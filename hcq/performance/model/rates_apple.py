@@ -2,7 +2,6 @@
 
 In       nothing
 Out      RATES: chip's name -> Rates
-Changes  nothing
 Next     rates.py (what each is), rates_nvidia.py and rates_amd.py (the sisters)
 Source   `sources`: measured by others on an M1, an M2 Pro and an M4, and taken for all of them; what nobody published
          is inferred and says so. metal-benchmarks: github.com/philipturner/metal-benchmarks@936d911 README.md; M2 Pro:

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      RATES: chip's name -> Rates
-Changes  nothing
 Next     rates.py (what each is), rates_amd.py and rates_apple.py (the sisters)
 Source   `sources` of each row. gpu-benches: github.com/te42kyfo/gpu-benches@1c36d50; cards: github.com/markdewing/
          AI_kernels@d916a39 latency/README.md; MT4G: github.com/caps-tum/mt4g@4cc5566 sample_results; "guide": CUDA C++

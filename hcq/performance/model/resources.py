@@ -2,7 +2,6 @@
 
 In       Counters of a whole launch; a chip's datasheet and rates
 Out      Load: clocks of a unit for one block, by part; seconds of what all units share
-Changes  nothing
 Next     waiting.py (latency), time.py (who puts them together), ../roofline.py (the same at peak rates)
 Source   gpu-benches, gpu-strides: loads pass the same data path as shared memory on NVIDIA; rates: the rows
 """

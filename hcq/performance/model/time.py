@@ -2,7 +2,6 @@
 
 In       Counters of a kernel's launches, all blocks of them; the chip; how it is launched
 Out      Estimate: seconds, and the parts of them, that which takes longest first
-Changes  nothing
 Next     resources.py and waiting.py (the parts), ../roofline.py (the floor, and who tells users), docs/model.md
 Source   BOUND_TOGETHER: gpu-benches, gpu-roofline on an A100: what memory and arithmetic reach where both take as long;
          MEMORY_TOGETHER: gpu-benches, gpu-stream/a100_80.txt: DRAM by how many loads are under way

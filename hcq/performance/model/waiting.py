@@ -2,7 +2,6 @@
 
 In       Counters of a whole launch; a chip's datasheet and rates
 Out      Wait: clocks of a warp for arithmetic and shared memory, and for global memory; how often a unit is filled
-Changes  nothing
 Next     resources.py (the other half), time.py (who puts them together)
 Source   J. Little, A Proof for the Queuing Formula L = lambda W (1961): what is under way at once is the rate times the
          time that it takes

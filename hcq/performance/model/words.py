@@ -2,7 +2,6 @@
 
 In       an Estimate, the Counters that it is of
 Out      sentences
-Changes  nothing
 Next     time.py (Estimate), ../roofline.py (tells users, with what the floor says)
 """
 

@@ -40,11 +40,7 @@ def test_compiler_and_emulation_say_alike_who_holds_what(unit: MatrixUnit) -> No
     for thread in range(SIMD):
         for held in (0, 1):
             here = ROWS[thread], COLUMNS[thread] + held
-            for rows, columns in (
-                (unit.d_m, unit.d_n),
-                (unit.a_m, unit.k),
-                (unit.k_of_b, unit.b_n),
-            ):
+            for rows, columns in ((unit.d_m, unit.d_n), (unit.a_m, unit.k), (unit.k_of_b, unit.b_n)):
                 assert (place(rows, thread, held), place(columns, thread, held)) == here
 
 

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcq.compiler.search.results import (
-    DamagedResults,
-    Place,
-    Result,
-    best_for,
-    merge,
-    parse,
-    text_of,
-    union,
-)
+from hcq.compiler.search.results import DamagedResults, Place, Result, best_for, merge, parse, text_of, union
 
 ONE = Result(
     kernel="dot_64x64_from_64",

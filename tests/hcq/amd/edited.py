@@ -2,7 +2,6 @@
 
 In       a relocatable object, and a function that changes its metadata
 Out      `with_metadata`, `without_metadata`: the object anew; `pack`: MessagePack
-Changes  nothing
 Next     test_metadata.py, test_arguments.py (who use them)
 """
 

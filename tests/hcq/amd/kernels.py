@@ -2,7 +2,6 @@
 
 In       the text of amdgpu_kernel functions
 Out      relocatable ELF objects, as anyone's LLVM writes them
-Changes  nothing
 Next     conftest.py (devices), test_device.py and its sisters (who run these)
 """
 

@@ -2,7 +2,6 @@
 
 In       calls made of bytes; traces of emulated GPUs
 Out      what is said of each
-Changes  nothing
 Next     test_laws.py (differences), test_command.py (the program)
 """
 

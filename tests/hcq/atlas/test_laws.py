@@ -2,7 +2,6 @@
 
 In       the atlases of AMD and NVIDIA
 Out      pairs of releases compared in both directions; every structure of every release through C's own rules
-Changes  nothing
 Next     test_breaks.py (what differences mean for calls), test_command.py (the program)
 """
 

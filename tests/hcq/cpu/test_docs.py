@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from hcq.cpu import packets
-from hcq.cpu.device import (
-    HOST_SPIN_NS,
-    PROCESSOR_LONG_SPIN_NS,
-    PROCESSOR_SPIN_NS,
-    WORKER_SPIN_NS,
-    CpuDevice,
-)
+from hcq.cpu.device import HOST_SPIN_NS, PROCESSOR_LONG_SPIN_NS, PROCESSOR_SPIN_NS, WORKER_SPIN_NS, CpuDevice
 from hcq.layout import Packet
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cpu-device.md").read_text()

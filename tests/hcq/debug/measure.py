@@ -2,7 +2,6 @@
 
 In       a vendor (amd, nv), and how many waves share the million
 Out      seconds: the run under the debugger, the first step back from its end, the next ones, to its middle
-Changes  nothing
 Next     docs/debugger.md (the figures)
 """
 

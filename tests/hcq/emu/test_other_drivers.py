@@ -45,12 +45,7 @@ def test_tinygrads_nvidia_driver_copies_and_computes(word: str):
 @pytest.mark.slow
 @pytest.mark.deadline(130)
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["amd:gfx942:caches"],
-        ["amd:gfx1201:seed=5"],
-        ["amd:gfx1100", "amd:gfx1100"],
-    ],
+    "words", [["amd:gfx942:caches"], ["amd:gfx1201:seed=5"], ["amd:gfx1100", "amd:gfx1100"]]
 )
 def test_tinygrads_amd_driver_copies_and_computes(words: list[str]):
     run(*words)

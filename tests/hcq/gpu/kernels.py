@@ -2,7 +2,6 @@
 
 In       a device, or an architecture
 Out      an image to load on it; `works(gpu)`, whether it computes and copies
-Changes  nothing
 Next     ../amd/kernels.py, ../nv/kernels.py (the sources)
 """
 

@@ -2,7 +2,6 @@
 
 In       the body of a kernel, or all of a module
 Out      `amd_object`, for one architecture; `amd_kernel`, the text around a body
-Changes  nothing
 Next     test_sanitizer_memory.py and its neighbours (which run them)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `CASES`: what a kernel does, with the race and without; `ptx` and `llvm_ir`, which write such a kernel
-Changes  nothing
 Next     test_sanitizer.py (runs them)
 
 A kernel is a row of steps, which all 128 threads of a block do in order. Shared memory has 1,024 bytes.

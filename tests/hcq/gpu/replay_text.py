@@ -2,7 +2,6 @@
 
 In       a device and a graph that was replayed before
 Out      lines: for each queue the packets that it is given, and indented those of the blocks that they run
-Changes  nothing
 Next     test_golden_replay.py (who keeps the text)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `CASES`: what a kernel does wrong, the rule that it breaks, its text and that of its twin, for each vendor
-Changes  nothing
 Next     test_sanitizer_memory.py (runs them)
 
 A kernel has two buffers of 400 bytes, a and b, and a number, n. 64 threads run it, each with an address in both: its
@@ -203,9 +202,7 @@ CASES = {
         n=(0x5000_0000_0000, 0),
     ),
     "an address that is no multiple": Case(
-        "misaligned-access",
-        Text("ld.global.u32 %r2, [%a+2]", "ld.global.u16 %r2, [%a+2]", stops=True),
-        None,
+        "misaligned-access", Text("ld.global.u32 %r2, [%a+2]", "ld.global.u16 %r2, [%a+2]", stops=True), None
     ),
     "an odd address in shared memory": Case(
         "misaligned-access",
@@ -238,14 +235,10 @@ CASES = {
         n=(4096, 60),
     ),
     "far beyond the arguments": Case(
-        "arguments-overrun",
-        Text("ld.param.u64 %d4, [a+48]", "ld.param.u64 %d4, [a+16]", stops=True),
-        None,
+        "arguments-overrun", Text("ld.param.u64 %d4, [a+48]", "ld.param.u64 %d4, [a+16]", stops=True), None
     ),
     "beyond the arguments": Case(
-        "arguments-overrun",
-        Text("ld.param.u32 %r2, [a+24]", "ld.param.u32 %r2, [a+20]"),
-        None,
+        "arguments-overrun", Text("ld.param.u32 %r2, [a+24]", "ld.param.u32 %r2, [a+20]"), None
     ),
 }
 

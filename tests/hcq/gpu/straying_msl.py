@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `CASES`: what a kernel does wrong, the rule that it breaks, its body and that of its twin
-Changes  nothing
 Next     test_sanitizer_memory.py (runs them), straying_kernels.py (the other vendors)
 
 A kernel has two buffers of 100 floats, a and b, and 64 threads, t.

@@ -49,8 +49,7 @@ def text(gpu: GpuDevice, increment: Any, has_copy: bool) -> str:
 
         def split() -> Any:
             return assign(
-                graph.dependences(),
-                [COPIES if isinstance(what, Copy) else MAIN for what in graph.commands],
+                graph.dependences(), [COPIES if isinstance(what, Copy) else MAIN for what in graph.commands]
             )
 
         graph.split = split

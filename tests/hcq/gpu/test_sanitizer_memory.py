@@ -187,10 +187,7 @@ def test_a_copy_of_packets_stays_inside_of_its_buffers(word: str) -> None:
     gone.free()
     copied(gpu, a.address, address, BUFFER_BYTES)
     found = Sanitizer.findings[before:]
-    assert [(one.rule, one.buffer) for one in found] == [
-        ("buffer-overrun", "a"),
-        ("use-after-free", "gone"),
-    ]
+    assert [(one.rule, one.buffer) for one in found] == [("buffer-overrun", "a"), ("use-after-free", "gone")]
     assert "byte 400 of a, which has 400" in found[0].what
     assert "byte 0 of gone, which was freed" in found[1].what
     assert "writes it by 'COPY_LINEAR'" in found[0].what or "writes it by 'LAUNCH_DMA'" in found[0].what

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `CASES`: what is wrong; `ptx` and `llvm_ir`, which write the kernel of a case with one of its variants
-Changes  nothing
 Next     test_global_sanitizer.py (runs them), racing_kernels.py (the same for shared memory)
 
 A kernel has two blocks of 64 threads and three buffers of zeros: data, flag, out. A body is a row of statements: `only`

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `CASES`: what is used, and for what; the text of the kernel and of its twin, for each vendor
-Changes  nothing
 Next     test_sanitizer_init.py (runs them), straying_kernels.py (whose frame they have)
 
 64 threads run a kernel; `words` are 1,024 bytes of shared memory, `mine` 64 bytes of each thread's own.
@@ -53,9 +52,7 @@ HALF = (
 )
 CASES = {
     "a register that was never set is stored": Case(
-        STORE,
-        Text("st.global.u32 [%a], %r2", "mov.u32 %r2, 7; st.global.u32 [%a], %r2"),
-        None,
+        STORE, Text("st.global.u32 [%a], %r2", "mov.u32 %r2, 7; st.global.u32 [%a], %r2"), None
     ),
     "a register that some threads set is stored": Case(
         STORE,

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      AMD, NV: how one is opened, what its calls and rings are called, how a test gets at its ring
-Changes  nothing
 Next     conftest.py (fixtures made of these), kernels.py (the same kernels for both)
 """
 

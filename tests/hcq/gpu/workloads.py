@@ -2,7 +2,6 @@
 
 In       a device
 Out      WORKLOADS, that all GPUs run; chain(), the same at random
-Changes  nothing
 Next     test_caches.py, ../amd/test_caches.py and ../nv/test_caches.py (what happens without one of them)
 """
 

@@ -2,7 +2,6 @@
 
 In       the text of ptx_kernel functions
 Out      PTX, as anyone's LLVM writes it
-Changes  nothing
 Next     conftest.py (devices), test_device.py and its sisters (who run these)
 """
 

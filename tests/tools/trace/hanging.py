@@ -2,7 +2,6 @@
 
 In       an architecture and packets
 Out      the text of a devcoredump, and where the GPU stands in truth
-Changes  nothing
 Next     test_devcoredump.py, test_capsule.py
 """
 

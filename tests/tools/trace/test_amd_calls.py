@@ -221,10 +221,7 @@ def test_every_call_of_amdgpu_has_the_number_and_the_sizes_of_the_kernels_header
 def test_calls_that_every_gpus_driver_has_and_the_kfds_have_the_numbers_of_the_kernels_headers():
     assert {known.name for known in other_calls.calls("DRM").values()} == set(DRM_REQUESTS)
     assert {known.name for known in other_calls.calls("KFD").values() if known.layout} == set(KFD_REQUESTS)
-    for table, pinned in (
-        (other_calls.calls("DRM"), DRM_REQUESTS),
-        (other_calls.calls("KFD"), KFD_REQUESTS),
-    ):
+    for table, pinned in ((other_calls.calls("DRM"), DRM_REQUESTS), (other_calls.calls("KFD"), KFD_REQUESTS)):
         for number, known in table.items():
             if known.name in pinned:
                 request = pinned[known.name]

@@ -91,9 +91,7 @@ def test_the_capsule_of_a_report_shows_lints_and_replays_the_wait_that_does_not_
     assert not stand.is_same and stand.why == "everything was done"
 
 
-def test_a_replay_runs_the_kernel_that_spins_and_names_its_line(
-    metal: MetalDevice,
-) -> None:
+def test_a_replay_runs_the_kernel_that_spins_and_names_its_line(metal: MetalDevice) -> None:
     flag, sums = metal.alloc(64, "flag"), metal.alloc(256, "sums")
     flag.write(bytes(64))
     queue = metal.queue().dispatch(metal.load(MSL, "add"), [sums, 5], block=(64, 1, 1))

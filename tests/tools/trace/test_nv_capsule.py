@@ -304,12 +304,7 @@ def test_an_open_device_is_a_capsule(open_nv: Callable[..., Any]) -> None:
 def test_a_live_process_is_a_capsule(tmp_path: Path, trace: Any) -> None:
     before = config.current()
     config.use(dataclasses.replace(before, cache_dir=tmp_path))
-    environ = {
-        **os.environ,
-        "HCQ_INSPECT": "1",
-        "HCQ_EMULATE": "nv:sm_90",
-        "HCQ_CACHE_DIR": str(tmp_path),
-    }
+    environ = {**os.environ, "HCQ_INSPECT": "1", "HCQ_EMULATE": "nv:sm_90", "HCQ_CACHE_DIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", HANGS], env=environ, stdout=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None and child.stdout.readline() == b"hangs\n"

@@ -2,7 +2,6 @@
 
 In       see case.py
 Out      cases; `INFERENCE_CASES` lists them
-Changes  nothing
 Next     networks.py (the same network in training), language.py (a network of words), training.py
 """
 

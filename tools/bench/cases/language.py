@@ -2,7 +2,6 @@
 
 In       see case.py; the weights are random, which costs the same time as trained ones
 Out      cases; `LANGUAGE_CASES` lists them
-Changes  nothing
 Next     inference.py (a network of pictures), training.py (the list of all)
 Source   Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (sizes, order of the layers)
 
@@ -343,9 +342,4 @@ class Gpt2Prefill(_Gpt2):
         return lambda: jax.block_until_ready(compiled(w, tokens, places))[0]
 
 
-LANGUAGE_CASES: tuple[type[Case], ...] = (
-    Gpt2Prefill,
-    Gpt2Decode,
-    Gpt2DecodeSymbolic,
-    Gpt2DecodeBfloat16,
-)
+LANGUAGE_CASES: tuple[type[Case], ...] = (Gpt2Prefill, Gpt2Decode, Gpt2DecodeSymbolic, Gpt2DecodeBfloat16)

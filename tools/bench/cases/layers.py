@@ -2,7 +2,6 @@
 
 In       sizes, as PyTorch's layers take them
 Out      `NUMPY`, which computes in float64 what a result should be; `jax_layers()`, whose networks XLA compiles
-Changes  nothing
 Next     networks.py (networks of these), inference.py
 
 A layer here keeps no memory of what it did: it has arrays by name (`parts`) and computes. Under JAX the arrays are

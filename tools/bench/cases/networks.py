@@ -2,7 +2,6 @@
 
 In       a case of `NETWORK_CASES` and a library
 Out      see case.py
-Changes  nothing
 Next     training.py (the list of all), inference.py (forward alone), convolutions.py (backward)
 
 A network is one function of a library's `nn`, for names are alike. layers.py makes such an `nn` of NumPy, which
@@ -435,10 +434,7 @@ class ResNet18(_Training):
     def inputs(self) -> Arrays:
         import numpy
 
-        return {
-            "x": _random(8, 3, 224, 224),
-            "wanted": numpy.random.default_rng(0).integers(0, 1000, 8),
-        }
+        return {"x": _random(8, 3, 224, 224), "wanted": numpy.random.default_rng(0).integers(0, 1000, 8)}
 
     def build(self, nn: Any) -> Built:
         layers: Layers = []

@@ -2,7 +2,6 @@
 
 In       a case of `ORDERING_CASES` and a library
 Out      see case.py
-Changes  nothing
 Next     case.py (the other work), training.py (the list of all), docs/performance.md (what was measured)
 """
 

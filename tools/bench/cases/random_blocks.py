@@ -2,7 +2,6 @@
 
 In       a shape, whose last axis is a whole number of blocks, and a seed
 Out      bytes (rows, bytes of a row) as a GGUF file has them, and their numbers in float64
-Changes  nothing
 Next     quantised.py (models of them); frontend/io/blocks.py (the formats)
 Source   ggml-common.h and ggml-quants.c (layout of block_q8_0 and block_q4_K)
 """

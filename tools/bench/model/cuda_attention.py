@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     cuda_matrix.py (the pieces), ladders.py (which launches of it were measured, and by whom), count.py (runs it)
 Source   T. Dao, FlashAttention-2 (arXiv 2307.08691); steps and tiles after github.com/gau-nernst/learn-cuda and
          github.com/sonnyli/flash_attention_from_scratch

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), cuda_attention.py (uses the same pieces),
          count.py (runs them)
 Source   written after descriptions: github.com/spatters/mma-matmul, github.com/gau-nernst/learn-cuda (sizes of tiles,

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE: kernels of C = alpha A B + beta C for square row-major matrices of n
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
 Source   written after the descriptions of S. Boehm's worklog (siboehm.com/articles/22/CUDA-MMM): names of steps are his
 

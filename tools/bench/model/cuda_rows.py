@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
 Source   written after descriptions: github.com/gau-nernst/learn-cuda (sums, softmax), github.com/yencal/gpu-histogram-
          optimization, github.com/Pupking/03_parallel_reduction, Triton's tutorial 05 (layer norm)

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
 Source   written after descriptions: github.com/yencal/gpu-scan-optimization; D. Merrill, M. Garland, Single-pass
          Parallel Prefix Scan with Decoupled Look-back (2016)

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
 Source   written after descriptions: BabelStream (github.com/UoB-HPC/BabelStream), gpu-benches
          (github.com/te42kyfo/gpu-benches), github.com/yencal's texts on copies by width

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      SOURCE
-Changes  nothing
 Next     ladders.py (which launches of them were measured, and by whom), count.py (compiles them with clang, runs them)
 Source   written after descriptions: github.com/seb-v/seb-v.github.io (products), github.com/amd/HPCTrainingExamples
          (transpose, y A x), github.com/ROCm/rocm-blogs (stencils), BabelStream (streams)

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      CASES: each a kernel of ours, its launch, what was measured and where that is written
-Changes  nothing
 Next     count.py (runs the kernels on emulated GPUs), page.py (docs/model.md), cuda_*.py and hip_kernels.py (the
          kernels)
 Source   each case's `source`. Which ladders were held out while the model was written: docs/decisions/0015

@@ -2,7 +2,6 @@
 
 In       nothing; importing it takes Triton
 Out      kernels, not yet compiled
-Changes  nothing
 Next     launches.py (compiles and counts them), rows.py (with which sizes)
 Source   triton-lang.org, tutorials 02, 03, 05, 06: what each computes, and how it is divided among programs
 """

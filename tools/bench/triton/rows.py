@@ -2,7 +2,6 @@
 
 In       nothing; a GPU's architecture, where it decides which launches are tried
 Out      ROWS: name -> Row
-Changes  nothing
 Next     kernels.py (Triton's kernels), launches.py (Launch), count.py (counts both)
 Source   triton-lang.org, tutorials 02, 03, 05, 06: sizes of tiles, warps and stages that are tried
 """

@@ -2,7 +2,6 @@
 
 In       a device, open or half opened
 Out      plain data
-Changes  nothing
 Next     ../evidence.py (who asks for the parts), hcq/amd/fault.py (the same in a sentence)
 """
 

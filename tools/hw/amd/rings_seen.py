@@ -2,7 +2,6 @@
 
 In       what was seen
 Out      for each queue its parameters and the packets in its ring; numbers of packets by name
-Changes  nothing
 Next     ../watch.py (who asks), ../seen.py (the calls), hcq/amd/abi/ (the packets)
 Source   kfd_ioctl.h: CREATE_QUEUE has the addresses of ring and pointers, which are memory of this process
 """
@@ -23,10 +22,7 @@ from hcq.tools.hw.seen import Seen
 SHOWN_BYTES = 16 << 10  # of a ring, up to its write pointer
 QUEUE_BYTES, KERNARG_BYTES = 0x100, 256
 # the vendor packet's INDIRECT_BUFFER; where a dispatch has its kernel
-PM4_IB_WORD, KERNEL_OBJECT_WORD = (
-    0xC0023F00,
-    8,
-)
+PM4_IB_WORD, KERNEL_OBJECT_WORD = (0xC0023F00, 8)
 COUNTED_IN = {QueueType.COMPUTE: 4, QueueType.COMPUTE_AQL: aql.PACKET_BYTES}  # bytes; SDMA counts bytes
 
 

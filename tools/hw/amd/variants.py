@@ -2,7 +2,6 @@
 
 In       nothing
 Out      VARIANTS
-Changes  nothing
 Next     ../variants.py (tries them), ../variant.py (what they are made of), hcq/amd/rings.py (what most of them change)
 Source   docs/bringup-amd.md says of each value whether the kernel's source, a header or an inference gives it
 """

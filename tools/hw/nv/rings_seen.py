@@ -2,7 +2,6 @@
 
 In       what was seen
 Out      for each channel its parameters, slots, segments as methods, QMDs and constant banks; methods counted by name
-Changes  nothing
 Next     ../watch.py (who asks), ../seen.py (the calls), hcq/nv/decode.py (the methods)
 Source   NV_CHANNEL_ALLOC_PARAMS; UVM_MAP_EXTERNAL_ALLOCATION says which object lies at which address of the GPU
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      VARIANTS
-Changes  nothing
 Next     ../variants.py (tries them), ../variant.py (their parts), hcq/nv/encode.py, hcq/nv/launch.py (what they change)
 Source   docs/bringup-nv.md says of each value whether the kernel's source, a header or an inference gives it
 """

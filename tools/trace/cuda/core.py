@@ -2,7 +2,6 @@
 
 In       a CoreFile
 Out      Core: devices, grids, stops (alike ones together), groups of warps; lines for people, data for JSON
-Changes  nothing
 Next     core_file.py (the tables), tables.py (exceptions in words)
 Source   as core_file.py; CUDBGGridStatus and CUDBGKernelOrigin of cudadebugger.h
 """

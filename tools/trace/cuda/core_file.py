@@ -2,7 +2,6 @@
 
 In       the bytes of a file
 Out      CoreFile: sections by what they are, rows of the tables as dicts, strings, names of kernels
-Changes  nothing
 Next     core.py (what the tables say)
 Source   cudacoredump.h of NVIDIA's public cuda-gdb (types of sections, rows, sh_link and sh_info) up to driver r575;
          the ELF-64 specification

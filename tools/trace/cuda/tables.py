@@ -2,7 +2,6 @@
 
 In       a number, a name
 Out      `Words`: title, meaning, usual causes, what to try
-Changes  nothing
 Next     data/exceptions.tsv, data/sanitizer.tsv, data/errors.tsv
 """
 

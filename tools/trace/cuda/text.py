@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      Events, as the readers of kernel logs make them
-Changes  nothing
 Next     tables.py (the words), kernel_log/show.py (who prints events)
 Source   the manuals of compute-sanitizer 2025, cuda-memcheck 11 and cuda-gdb 13; public reports
 """

@@ -2,7 +2,6 @@
 
 In       the bytes of a file
 Out      Dump: what its sections say; `notes` for what is missing or contradicts itself
-Changes  nothing
 Next     place.py (what the rings' words are), show.py
 Source   amdgpu_dev_coredump.c of Linux' amdgpu, and the ip_print functions of gfx_v9_0.c, gfx_v9_4_3.c, gfx_v10_0.c,
          gfx_v11_0.c, gfx_v12_0.c, sdma_v6_0.c, vcn_v4_0.c; kfd_device.c: which GPU has which version of GC

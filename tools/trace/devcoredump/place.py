@@ -2,7 +2,6 @@
 
 In       a Dump; a GPU's name, where the dump does not say it
 Out      Window: packets of a ring before and from the read pointer on; Stuck: the packet that hangs
-Changes  nothing
 Next     show.py, ../capsule.py (a trace of it); ../amd_words.py (words to packets)
 Source   amdgpu_ring.h, amdgpu_dev_coredump.c: pointers count words and run on; a place is pointer & mask
 

@@ -2,7 +2,6 @@
 
 In       a Dump
 Out      lines: the GPU, the fault, what hangs, rings around their read pointers, buffers, registers; the same as data
-Changes  nothing
 Next     place.py (where the GPU stands), dump.py (the text)
 """
 

@@ -2,7 +2,6 @@
 
 In       what the readers of lines found
 Out      Event; the same as data for JSON
-Changes  nothing
 Next     amd_faults.py, patterns.py, nvidia.py (who make them), show.py (who prints them)
 """
 

@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      those about GPUs as LogLines: number, stamp, device, message; whether a text has any at all
-Changes  nothing
 Next     read.py (who asks what they mean)
 Source   what dmesg (-T, -x, --time-format iso), journalctl (-k, -o short-iso), /dev/kmsg and syslog print
 """
@@ -40,10 +39,7 @@ MARKS = (
     "Graphics Exception: ESR 0x",
 )
 # fields of a fault, in either order
-NEWEST_FIRST, OLDEST_FIRST = (
-    ("RW", "MAPPING_ERROR"),
-    ("MAPPING_ERROR", "RW"),
-)
+NEWEST_FIRST, OLDEST_FIRST = (("RW", "MAPPING_ERROR"), ("MAPPING_ERROR", "RW"))
 ALSO = ("AER: ", "[drm] device wedged", "callbacks suppressed")  # marks only beside those
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|</?(?:code|pre|p|br ?/?)>")

@@ -2,7 +2,6 @@
 
 In       LogLines; data/patterns.tsv
 Out      Events
-Changes  nothing
 Next     data/patterns.tsv (every line that is known), read.py (who asks)
 Source   at the top of the table; amdgpu_reset.h: AMDGPU_RESET_SRC_*; kfd_int_process_v11.c: SQ_INTERRUPT_ERROR_TYPE_*
 """

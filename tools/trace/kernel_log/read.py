@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      Events in order
-Changes  nothing
 Next     amd_faults.py, patterns.py, nvidia.py (who know lines), show.py (who prints events)
 """
 

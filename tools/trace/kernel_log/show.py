@@ -2,7 +2,6 @@
 
 In       events
 Out      lines: an event, then what it means, its usual causes and what to try, said once for each kind; data for JSON
-Changes  nothing
 Next     read.py (the events)
 """
 

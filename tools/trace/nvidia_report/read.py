@@ -2,7 +2,6 @@
 
 In       text
 Out      Report
-Changes  nothing
 Next     sections.py (its parts), smi.py (GPUs), states.py (what is bad), show.py (who prints it),
          kernel_log/ (its events)
 Source   /proc/driver/nvidia of NVIDIA's driver: version, params, gpus/*/information; lspci -nn, -v and -vvv

@@ -2,7 +2,6 @@
 
 In       lines of nvidia-bug-report.sh's text
 Out      `Section`s: heading, what it holds, its lines
-Changes  nothing
 Next     read.py (who reads them)
 Source   what nvidia-bug-report.sh of the drivers 185 to 580 writes: a rule, an empty line, then "*** FILE" with
          "*** ls: ..." below it, "*** FILE does not exist", or a command as it was called

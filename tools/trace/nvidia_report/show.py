@@ -2,7 +2,6 @@
 
 In       a Report
 Out      lines; data for JSON
-Changes  nothing
 Next     read.py (the Report), kernel_log/show.py (events)
 """
 

@@ -2,7 +2,6 @@
 
 In       the path of a value in `nvidia-smi -q`; a line of a text
 Out      STATES and SENTENCES, as data
-Changes  nothing
 Next     smi.py (the values), read.py (who asks)
 Source   the man page of nvidia-smi; NVIDIA's guide "GPU Memory Error Management"; the advice is in our own words
 """

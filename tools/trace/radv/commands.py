@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      Trace: packets in order, what Mesa says of each, and which is the last that is known to be reached
-Changes  nothing
 Next     report.py (who asks), ../amd_words.py (words to packets)
 Source   Mesa: src/amd/common/ac_debug.c (ac_parse_ib), src/amd/vulkan/radv_debug.c (radv_dump_trace)
 

@@ -2,7 +2,6 @@
 
 In       lines of vm_fault.log; of bo_history.log, bo_ranges.log, addr_binding_report.log
 Out      Fault; what the lists say of its page
-Changes  nothing
 Next     report.py (who asks), hcq/amd/abi/page_fault.py (the status word)
 Source   Mesa: radv_debug.c, ac_debug.c (ac_print_gpuvm_fault_status), radv_amdgpu_bo.c (the lists)
 """

@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      Pipelines: names, and Waves
-Changes  nothing
 Next     report.py (who asks), ../waves.py (waves that are alike)
 Source   Mesa: src/amd/vulkan/radv_debug.c (radv_dump_queue_state, radv_dump_annotated_shader)
 """

@@ -2,7 +2,6 @@
 
 In       the text of a report, of a folder that was joined, or of one of its files
 Out      a Report; whether a text is one
-Changes  nothing
 Next     commands.py (trace.log), pipeline_text.py (pipeline.log), trap_handler.py (trap_handler.log), memory.py
          (vm_fault.log), ../umr/ (umr_*.log), ../kernel_log/ (dmesg.log), show.py (who prints it), ../folder.py (who
          joins a folder)

@@ -2,7 +2,6 @@
 
 In       a Report; a GPU's name, where the command line says it
 Out      lines for a person; the same as data for JSON
-Changes  nothing
 Next     report.py (what was read), ../waves.py, ../umr/show.py, ../kernel_log/show.py (parts of it)
 """
 

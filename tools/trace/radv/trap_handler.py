@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      a Wave; None where the text has none
-Changes  nothing
 Next     report.py (who asks), ../waves.py (what is said of waves)
 Source   Mesa: src/amd/vulkan/radv_debug.c (radv_check_trap_handler, radv_dump_faulty_shader, radv_dump_sq_hw_regs),
          RADV_TRAP_HANDLER; ac_debug.c: ac_dump_reg

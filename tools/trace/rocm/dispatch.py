@@ -2,7 +2,6 @@
 
 In       lines of text, one after the other
 Out      an Event for each packet
-Changes  nothing
 Next     dump.py (who reads lines), faults.py (what is said of the queue), ../kernel_log/show.py (who prints events)
 Source   texts of ROCm 6 and 7 in public reports; hsa.h (type and scopes of a packet's header)
 """

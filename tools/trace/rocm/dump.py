@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      a Dump; whether a text has anything of ROCm's
-Changes  nothing
 Next     faults.py (lines that tell of faults), dispatch.py (a queue's packet), show.py (who prints a Dump),
          ../waves.py (waves that are alike)
 Source   rocr_debug_agent: debug_agent.cpp, code_object.cpp, its README; ROCgdb's documentation of `info threads`,

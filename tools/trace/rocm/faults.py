@@ -2,7 +2,6 @@
 
 In       a line of standard error, of AMD_LOG_LEVEL, or of the debug agent
 Out      an Event; None for a line that tells nothing
-Changes  nothing
 Next     dump.py (who reads lines), ../kernel_log/event.py (what an Event is), ../kernel_log/show.py (who prints it)
 Source   ROCr: runtime.cpp (VMFaultHandler, HwExceptionHandler), hsa.h and hsa_ext_amd.h (statuses); CLR: rocdevice.cpp
          (callbackQueue), rocdebug; rocr_debug_agent: debug_agent.cpp; LLVM offload's error reports

@@ -2,7 +2,6 @@
 
 In       the bytes of an ELF core file with a note of AMDGPU's: gpucore.PID, or the core file of a whole process
 Out      Core: agents, queues, waves; lines for people, data for JSON
-Changes  nothing
 Next     hcq/amd/saved_waves.py (the waves of an area), ../waves.py (what is said of waves), dump.py (texts of ROCm)
 Source   ROCr: amd_core_dump.cpp, amd_hsa_elf.h (NT_AMDGPU_CORE_STATE); kfd_ioctl.h: kfd_runtime_info,
          kfd_dbg_device_info_entry, kfd_queue_snapshot_entry, enum kfd_dbg_trap_exception_code. Samples are of our own

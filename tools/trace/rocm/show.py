@@ -2,7 +2,6 @@
 
 In       a Dump
 Out      lines for a person; a list of objects for JSON
-Changes  nothing
 Next     dump.py (what was read), ../kernel_log/show.py (events), ../waves.py (waves)
 """
 

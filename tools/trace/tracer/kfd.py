@@ -2,7 +2,6 @@
 
 In       ioctls of /dev/kfd as they return, mappings of doorbells
 Out      packets as doorbells are about to show them, how far rings are read
-Changes  nothing
 Next     process.py (the rest of it), hcq/amd/foreign/ (what becomes of the events), rm.py (the sister)
 Source   kfd_ioctl.h: CREATE_QUEUE; how pointers count: hcq/amd/rings.py. kfd_mmap: what an offset of /dev/kfd shows
 """

@@ -2,7 +2,6 @@
 
 In       ioctls of /dev/nvidia* as they return, shared mappings
 Out      ring entries as doorbells are about to show them, how far rings are read
-Changes  nothing
 Next     process.py (the rest of it), hcq/nv/foreign/ (what becomes of the events), kfd.py (the sister)
 Source   hcq/nv/abi/: the calls; RM_MAP_MEMORY names the file whose mmap, at offset 0, then shows the memory
 

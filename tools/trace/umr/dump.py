@@ -2,7 +2,6 @@
 
 In       lines of text
 Out      a Dump; whether a text has anything of umr's
-Changes  nothing
 Next     wave_text.py (waves), show.py (who prints a Dump), ../ring_window.py (packets around the read pointer)
 Source   umr: src/app/ring_read.c, ib_read.c, ring_stream_read.c, and the examples of its documentation (--ring,
          --ring-stream, --dump-ib, --user-queue); https://umr.readthedocs.io

@@ -2,7 +2,6 @@
 
 In       a Dump; a GPU's name, where the command line says it
 Out      lines for a person; the same as data for JSON
-Changes  nothing
 Next     dump.py (what was read), ../ring_window.py, ../waves.py (what is shown)
 """
 

@@ -2,7 +2,6 @@
 
 In       lines of text, one after the other
 Out      Waves; whether a line belonged to one; the GPU's name, where a register of a shader says it
-Changes  nothing
 Next     dump.py (who reads lines), ../waves.py (what a Wave is, and what is concluded)
 Source   umr: src/app/print_waves.c, and the examples of its documentation (--waves)
 """

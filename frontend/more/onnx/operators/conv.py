@@ -200,12 +200,7 @@ def deform_conv(
 
 @operator("CausalConvWithState", since=27)
 def causal_conv_with_state(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    past: Tensor | None = None,
-    *,
-    activation: str = "none",
+    x: Tensor, w: Tensor, b: Tensor | None = None, past: Tensor | None = None, *, activation: str = "none"
 ) -> Any:
     """A convolution of each channel over what was before, and the last elements for the next call."""
     channels, _, length = w.shape

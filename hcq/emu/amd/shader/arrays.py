@@ -2,7 +2,6 @@
 
 In       (wave, lane) booleans, or (wave, words) of bits
 Out      the other form; Array, the type of what instructions compute with
-Changes  nothing
 Next     waves.py (the registers of a batch), operands.py (who reads masks)
 """
 

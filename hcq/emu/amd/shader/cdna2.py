@@ -2,7 +2,6 @@
 
 In       opcodes/cdna2.txt
 Out      CDNA2, an Isa
-Changes  nothing
 Next     cdna3.py (the next generation), rdna3.py (the sister), matrix_ops.py (what the matrix names mean),
          memory_ops.py (scratch through descriptors)
 Source   CDNA2 shader ISA document; mnemonics and encodings checked against LLVM's assembler

@@ -2,7 +2,6 @@
 
 In       opcodes/cdna3.txt
 Out      CDNA3, an Isa
-Changes  nothing
 Next     cdna2.py (formats that stayed), cdna4.py (the next generation), operands.py (what source codes mean)
 Source   CDNA3 shader ISA document; field positions checked against LLVM's assembler
 """
@@ -36,12 +35,4 @@ class MUBUF(cdna2.MUBUF, without=("slc", "scc", "glc")):
 
 
 LAYOUTS = newer(cdna2.LAYOUTS, FLAT, SCRATCH, GLOBAL, MUBUF)
-CDNA3 = Isa(
-    "CDNA3",
-    "gfx942",
-    LAYOUTS,
-    vop1_base=0x140,
-    vop3_literals=False,
-    has_sdwa=True,
-    generation=9,
-)
+CDNA3 = Isa("CDNA3", "gfx942", LAYOUTS, vop1_base=0x140, vop3_literals=False, has_sdwa=True, generation=9)

@@ -2,7 +2,6 @@
 
 In       opcodes/cdna4.txt
 Out      CDNA4, an Isa
-Changes  nothing
 Next     cdna3.py (formats that stayed), scaled_matrix_ops.py and scaled_convert_ops.py (small floats with scales)
 Source   CDNA4 shader ISA document; field positions checked against LLVM's assembler
 """

@@ -2,7 +2,6 @@
 
 In       the instructions of a block
 Out      a Chain: instructions to issue by pipe, and waits: clocks of arithmetic, loads that are waited for
-Changes  nothing
 Next     counters.py (counts a block's chain each time that waves run it), wait_steps.py (what s_waitcnt says),
          hcq/performance/model/waiting.py (what waits cost on a chip), ../../nv/shader/chains.py (the sister)
 Source   CDNA3 ISA, 4.4, and RDNA3 ISA, 5.6: counters of memory instructions, which a wave waits for by s_waitcnt.

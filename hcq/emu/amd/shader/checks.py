@@ -90,11 +90,7 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
         words = Words(program.text, residents.name_of, program.isa.generation)
         residents.waits = RegisterWaits(len(residents.group_of), launch.vgprs, words, checks)
         groups = Groups(
-            residents.group_of,
-            residents.phase,
-            residents.lds_stride,
-            residents.lds_size,
-            residents.arrivals,
+            residents.group_of, residents.phase, residents.lds_stride, residents.lds_size, residents.arrivals
         )
         residents.lds_waits = LdsWaits(residents.waits, groups)
     if "sync" in checks.words:

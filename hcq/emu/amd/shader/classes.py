@@ -2,7 +2,6 @@
 
 In       an instruction, or its name
 Out      its class; operations of a lane; operations of a matrix instruction
-Changes  nothing
 Next     counters.py and chains.py (who count by them), hazards.py
 Source   CDNA and RDNA ISA documents: names of instructions say types and shapes
 """

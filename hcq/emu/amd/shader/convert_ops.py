@@ -2,7 +2,6 @@
 
 In       arrays of the kinds in each signature
 Out      CONVERT, a table of meanings
-Changes  nothing
 Next     float_ops.py, vector_ops.py (operands, modifiers and EXEC)
 Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
 """

@@ -2,7 +2,6 @@
 
 In       a decoded Instruction
 Out      one line: mnemonic, operands, modifiers
-Changes  nothing
 Next     isa.py (decode)
 """
 

@@ -2,7 +2,6 @@
 
 In       a program counter and what went wrong there
 Out      UnknownInstruction, PageFault, IllegalOperation, Trapped, OutOfBudget
-Changes  nothing
 Next     memory.py (page faults), machine.py (budgets), hcq/errors.py (the tree above)
 """
 

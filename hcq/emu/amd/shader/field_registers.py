@@ -2,7 +2,6 @@
 
 In       a decoded instruction
 Out      `use_of`: the registers of each of its fields
-Changes  nothing
 Next     isa.py (the tables), pointers.py (who follows values through them), register_uses.py (without fields, as a set)
 """
 

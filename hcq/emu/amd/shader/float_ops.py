@@ -2,7 +2,6 @@
 
 In       arrays of float16, float32 or float64
 Out      FLOAT, a table of meanings
-Changes  nothing
 Next     floats.py (rounding once), convert_ops.py (between types), vector_ops.py (neg, abs, omod, clamp and EXEC)
 Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
 
@@ -406,15 +405,9 @@ define("v_fmac_dx9_zero_f32", F32, zero_wins(floats.fma32), arithmetic=True, acc
 define("v_dot2acc_f32_f16", "f32 = u32 u32 f32", dot2, accumulates=True)
 define("v_dot2acc_f32_bf16", "f32 = u32 u32 f32", dot2_bf16, accumulates=True)
 define(
-    "v_dot2_f16_f16",
-    "f16 = u32 u32 f16",
-    lambda a, b, c: dot2(a, b, c.astype(np.float32)).astype(np.float16),
+    "v_dot2_f16_f16", "f16 = u32 u32 f16", lambda a, b, c: dot2(a, b, c.astype(np.float32)).astype(np.float16)
 )
-define(
-    "v_dot2_bf16_bf16",
-    "u16 = u32 u32 u16",
-    lambda a, b, c: narrow_bf16(dot2_bf16(a, b, widen_bf16(c))),
-)
+define("v_dot2_bf16_bf16", "u16 = u32 u32 u16", lambda a, b, c: narrow_bf16(dot2_bf16(a, b, widen_bf16(c))))
 define("v_trig_preop_f64", "f64 = f64 u32", trig_segment)
 
 

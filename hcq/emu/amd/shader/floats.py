@@ -2,7 +2,6 @@
 
 In       arrays of float16, float32 or float64
 Out      arrays of the same kind, rounded once
-Changes  nothing
 Next     float_ops.py (which instruction uses what), hcq/emu/shader/floats.py (rounding once, bfloat16)
 """
 

@@ -2,7 +2,6 @@
 
 In       instructions as they are printed
 Out      `are_apart`: a load fills one half of a register, and a use is of the other
-Changes  nothing
 Next     register_waits.py (who asks), disassembly.py (who prints them)
 Source   RDNA3 ISA document: D16 loads and stores; what LLVM 22 compiles for gfx11, where a load of one half and a use
          of the other need no wait between

@@ -3,7 +3,6 @@
 In       the instructions of a block, in order, and those that a wave has run before
 Out      `Before`: for each wave that comes to a block, Hazards: both instructions, and how many wait states stand
          between them and should
-Changes  nothing
 Next     wait_steps.py (who asks), product_hazards.py (matrix products), rdna_hazards.py (gfx11, gfx12),
          register_uses.py (what an instruction reads and writes)
 Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM 22, GCNHazardRecognizer.cpp

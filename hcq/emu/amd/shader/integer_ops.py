@@ -2,7 +2,6 @@
 
 In       arrays of the kinds in each signature
 Out      INTEGER, a table of meanings
-Changes  nothing
 Next     vector_ops.py (operands and EXEC), carry_ops.py (instructions that also write a mask), float_ops.py
 Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
 """
@@ -191,11 +190,7 @@ define("v_ashrrev_i16", "i16 = i16 i16", lambda a, b: b >> (a & np.int16(15)))
 define("v_lshlrev_b64", "u64 = u32 u64", lambda a, b: b << (u64(a) & U6))
 define("v_lshrrev_b64", "u64 = u32 u64", lambda a, b: b >> (u64(a) & U6))
 define("v_ashrrev_i64", "i64 = u32 i64", lambda a, b: b >> (i64(a) & np.int64(63)))
-define(
-    "v_bfm_b32",
-    "u32 = u32 u32",
-    lambda a, b: ((np.uint32(1) << (a & U5)) - np.uint32(1)) << (b & U5),
-)
+define("v_bfm_b32", "u32 = u32 u32", lambda a, b: ((np.uint32(1) << (a & U5)) - np.uint32(1)) << (b & U5))
 define("v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_ones(a) + b)
 define("v_bfe_u32", "u32 = u32 u32 u32", lambda a, b, c: field_unsigned(a, b & U5, c & U5))
 define("v_bfe_i32", "i32 = i32 u32 u32", lambda a, b, c: field_signed(a, b & U5, c & U5))
@@ -266,9 +261,7 @@ define("v_mul_i32_i24", "u32 = u32 u32", lambda a, b: low32(signed24(a) * signed
 define("v_mul_hi_i32_i24", "u32 = u32 u32", lambda a, b: low32((signed24(a) * signed24(b)) >> 32))
 define("v_mul_u32_u24", "u32 = u32 u32", lambda a, b: low32(unsigned24(a) * unsigned24(b)))
 define(
-    "v_mul_hi_u32_u24",
-    "u32 = u32 u32",
-    lambda a, b: low32((unsigned24(a) * unsigned24(b)) >> np.uint64(32)),
+    "v_mul_hi_u32_u24", "u32 = u32 u32", lambda a, b: low32((unsigned24(a) * unsigned24(b)) >> np.uint64(32))
 )
 
 

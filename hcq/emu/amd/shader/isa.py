@@ -2,7 +2,6 @@
 
 In       Packet layouts with an `encoding` field (formats), opcodes/*.txt (numbers, names, operands)
 Out      Isa.decode(words, pc) -> Instruction, Isa.encode(name, fields...) -> words
-Changes  nothing
 Next     rdna3.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
          disassembly.py (text)
 

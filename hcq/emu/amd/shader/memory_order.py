@@ -2,7 +2,6 @@
 
 In       a Context for one instruction
 Out      the level of an access (hcq/emu/shader/order.py); a Fence, or None
-Changes  nothing
 Next     race_steps.py (who asks), hcq/emu/shader/order.py (what comes of it)
 Source   LLVM, "User Guide for AMDGPU Backend", "Memory Model gfx90a", "gfx942", "gfx10-gfx11", "gfx12"
 

@@ -2,7 +2,6 @@
 
 In       a Program, the MODE that its waves run under
 Out      Text: the IR, where waves can enter, and what each way out means
-Changes  nothing
 Next     symbolic_batch.py (what steps are traced on), native_memory.py and native_matrix.py (what is not traced),
          native.py (runs it)
 

@@ -2,7 +2,6 @@
 
 In       a program, where its arguments are, their values in a launch
 Out      `origins`: address of an instruction -> Origin, for accesses by registers that point into buffers
-Changes  nothing
 Next     hcq/emu/shader/pointers.py (what an Origin is), field_registers.py (which registers), checks.py (who asks)
 
 A register has half of a pointer. Registers are followed along all branches until nothing changes: what is said holds on

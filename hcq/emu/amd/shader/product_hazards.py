@@ -2,7 +2,6 @@
 
 In       two instructions, of which the first or the second is a product
 Out      `product_of`; wait states that must stand between the two
-Changes  nothing
 Next     hazards.py (who asks), matrix_ops.py (what a product computes)
 Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM 22, GCNHazardRecognizer.cpp and what it
          inserts between each pair of products of these parts

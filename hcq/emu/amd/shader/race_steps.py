@@ -158,14 +158,7 @@ def _save(access: Access, register: int, b: Batch, store: Any, addresses: Array)
 
 
 def _in_lds(
-    b: Batch,
-    kind: str,
-    wave: Array,
-    lane: Array,
-    at: Array,
-    size: int,
-    pc: int,
-    stored: Stored | None = None,
+    b: Batch, kind: str, wave: Array, lane: Array, at: Array, size: int, pc: int, stored: Stored | None = None
 ) -> None:
     shared = races_of(b).shared
     if shared is not None:

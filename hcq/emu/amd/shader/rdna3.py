@@ -2,7 +2,6 @@
 
 In       opcodes/rdna3.txt
 Out      RDNA3, an Isa
-Changes  nothing
 Next     rdna35.py, rdna4.py (the next generations), cdna2.py (the sister), operands.py (what source codes mean)
 Source   RDNA3 shader ISA document; field positions checked against LLVM's assembler
 """

@@ -2,7 +2,6 @@
 
 In       opcodes/rdna35.txt
 Out      RDNA35, an Isa
-Changes  nothing
 Next     rdna3.py (all formats), scalar_float_ops.py (what is new), rdna4.py (the next generation)
 Source   RDNA3.5 shader ISA document; LLVM's assembler for gfx1151, which writes all of gfx1100's instructions alike
 """

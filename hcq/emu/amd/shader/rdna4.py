@@ -2,7 +2,6 @@
 
 In       opcodes/rdna4.txt
 Out      RDNA4, an Isa
-Changes  nothing
 Next     rdna3.py (formats that stayed), operands.py (what source codes mean)
 Source   RDNA4 shader ISA document; field positions checked against LLVM's assembler
 

@@ -2,7 +2,6 @@
 
 In       instructions that a wave runs in a row; on gfx12 also its Scalars: what it has read and written since it began
 Out      `row_hazards`, `scalar_hazards`
-Changes  nothing
 Next     hazards.py (who asks), register_uses.py (what an instruction reads and writes)
 Source   RDNA3 ISA document, S_WAITCNT_DEPCTR and dependent WMMA; RDNA4 ISA document, S_WAIT_ALU; LLVM 22,
          GCNHazardRecognizer.cpp and AMDGPUWaitSGPRHazards.cpp

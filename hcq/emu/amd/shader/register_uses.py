@@ -2,7 +2,6 @@
 
 In       a Context
 Out      its Uses; those of one source
-Changes  nothing
 Next     registers.py (numbers of registers), wait_steps.py (who asks), isa.py (operands), vector_operands.py and its
          siblings (which read and write them)
 Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: operands of each format

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      Uses; the name of a register by its number
-Changes  nothing
 Next     register_uses.py (the Uses of an instruction), register_waits.py (which registers have yet to be filled)
 
 Scalar registers have the numbers that they have as source operands, vector ones are from VECTOR on. AccVGPRs are vector

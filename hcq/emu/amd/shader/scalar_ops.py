@@ -16,12 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.integer_ops import (
-    field_signed,
-    leading_signs,
-    leading_zeros,
-    trailing_zeros,
-)
+from hcq.emu.amd.shader.integer_ops import field_signed, leading_signs, leading_zeros, trailing_zeros
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
 from hcq.emu.amd.shader.scalar_float_ops import compile_scalar_float
 from hcq.emu.amd.shader.waves import EXEC, Batch

@@ -2,7 +2,6 @@
 
 In       a Machine between two blocks, or in the middle of one that a fault ended
 Out      `waves_of`: a record for all waves that are alike
-Changes  nothing
 Next     machine.py (who calls), hcq/events/waves.py (the record), memory_ops.py and scalar_memory_ops.py (addresses)
 
 A wave that waits for another does so in one of two ways: at a barrier, or in a loop that reads memory and stores

@@ -2,7 +2,6 @@
 
 In       what saves registers; addresses of the lanes that are on
 Out      `stored_in`: a Stored
-Changes  nothing
 Next     race_steps.py (who asks), hcq/emu/shader/stored.py
 """
 

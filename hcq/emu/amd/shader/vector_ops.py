@@ -28,15 +28,7 @@ from hcq.emu.amd.shader import (
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Opcode
 from hcq.emu.amd.shader.meaning import ALIASES, ALIASES_RDNA4, Meaning
-from hcq.emu.amd.shader.operands import (
-    TYPES,
-    Context,
-    Reader,
-    Step,
-    source,
-    vector_source,
-    vector_write,
-)
+from hcq.emu.amd.shader.operands import TYPES, Context, Reader, Step, source, vector_source, vector_write
 from hcq.emu.amd.shader.vector_operands import (
     Fetch,
     Sources,

@@ -64,9 +64,7 @@ define(
     "v_cubesc_f32",
     "f32 = f32 f32 f32",
     by_face(
-        lambda x, y, z: np.where(x < 0, z, -z),
-        lambda x, y, z: x,
-        lambda x, y, z: np.where(z < 0, -x, x),
+        lambda x, y, z: np.where(x < 0, z, -z), lambda x, y, z: x, lambda x, y, z: np.where(z < 0, -x, x)
     ),
 )
 define(

@@ -190,15 +190,7 @@ class Batch:
     def take(self, which: Array) -> Batch:
         """A batch of some of these waves, with copies of their registers."""
         v = by_wave(self.u32[:, which]) if self.is_by_wave else self.u32[:, which]
-        return Batch(
-            self.residents,
-            self.pc,
-            self.mode,
-            self.ids[which],
-            v,
-            self.s[which],
-            self.scc[which],
-        )
+        return Batch(self.residents, self.pc, self.mode, self.ids[which], v, self.s[which], self.scc[which])
 
     @staticmethod
     def join(parts: list[Batch]) -> Batch:

@@ -2,7 +2,6 @@
 
 In       an instruction set
 Out      names by way; operands that any instruction takes
-Changes  nothing
 Next     native_text.py (what is compiled), program.py (what is interpreted), docs/emulated-amd.md (the lists)
 """
 

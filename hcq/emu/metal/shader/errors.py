@@ -2,7 +2,6 @@
 
 In       nothing
 Out      MslError, KernelFault, NotCompiled
-Changes  nothing
 Next     parser.py, typed.py (who refuse), machine.py, compiled.py (who find faults)
 """
 

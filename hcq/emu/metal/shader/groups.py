@@ -2,7 +2,6 @@
 
 In       a Source, one of its kernels, the threads of a group
 Out      Code: the text, the sites at which a thread may fail, and how much memory a group needs
-Changes  nothing
 Next     statements.py and what it stands on (the lines of statements), compiled.py (machine code of it, and its launch)
 Source   Metal Shading Language Specification: "Threadgroup and SIMD-group Synchronization Functions", "SIMD-group
          Functions", "Threadgroup Address Space"
@@ -231,10 +230,7 @@ class _Groups(Statements):
     def around(self, piece: Piece, slots: dict[str, tuple[Variable, int]]) -> list[str]:
         """A piece with its loop; what it has of other pieces is in registers meanwhile."""
         if self.vectors == 1:
-            return [
-                f"%{piece.name}.t = add i32 0, 0",
-                *piece.lines,
-            ]
+            return [f"%{piece.name}.t = add i32 0, 0", *piece.lines]
         name = piece.name
         lines = [
             f"br label %{name}.start",

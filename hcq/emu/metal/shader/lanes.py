@@ -2,7 +2,6 @@
 
 In       expressions of a Source; from a subclass, where variables and memory are
 Out      lines of IR, which the floor of compiled shader cores writes (hcq/emu/compiled/)
-Changes  nothing
 Next     typed.py (C's types), pieces.py (variables and threads), machine.py (the same in NumPy)
 Source   LLVM Language Reference Manual; NumPy's meaning of what C leaves open, which is machine.py's
 

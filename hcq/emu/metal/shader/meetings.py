@@ -2,7 +2,6 @@
 
 In       statements of a kernel or of a function
 Out      whether threads meet in them; whether one of them may return before the end; how many they are
-Changes  nothing
 Next     statements.py (who asks)
 """
 

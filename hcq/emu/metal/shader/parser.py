@@ -2,7 +2,6 @@
 
 In       the source of a library
 Out      Source: its kernels and functions; MslError, which names the line, for anything else
-Changes  nothing
 Next     syntax.py (the tree), translate.py (who checks types, and runs it)
 Source   Metal Shading Language Specification 3.1: attributes of kernels and their arguments, address spaces; C++14
 """

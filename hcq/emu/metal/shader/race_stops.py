@@ -2,7 +2,6 @@
 
 In       the fault, and the line of MSL
 Out      a fault for the listeners (HCQ_SANITIZE=race)
-Changes  nothing
 Next     program.py (who asks), threadgroup_memory.py and machine.py (who stop it), hcq/events/kernel_faults.py
 
 Such races are looked for always here, and end the kernel: there is one site, and one fault for a launch.

@@ -2,7 +2,6 @@
 
 In       an array, and a shadow of the same size: a bit is set where nobody wrote
 Out      `Shadowed`, an array that carries its shadow through what is done to it; `plain`, `shadow_of`
-Changes  nothing
 Next     following.py (who makes them, and looks for their uses), hcq/emu/shader/shadow_bits.py (which bits)
 Source   NumPy's manual: "Subclassing ndarray", "NEP 13", "NEP 18"
 

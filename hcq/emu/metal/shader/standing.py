@@ -2,7 +2,6 @@
 
 In       a Program, and a frame of the function that NumPy runs it by
 Out      `simd_groups_of`; nothing of a kernel that runs as machine code of the host
-Changes  nothing
 Next     program.py (who calls), translate.py (which text line is of which MSL line), hcq/events/waves.py (the record)
 
 Python knows in which line of a translated text every thread of the host is. So the kernel does nothing to be seen.

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      node classes
-Changes  nothing
 Next     parser.py (makes them), translate.py (reads them)
 """
 

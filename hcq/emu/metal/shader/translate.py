@@ -3,7 +3,6 @@
 In       a Source, one of its kernels
 Out      a function (machine, memories and numbers by parameter), and its text; MslError for what does not fit
          together
-Changes  nothing
 Next     typed.py (C's types), machine.py (what the text calls), program.py (who runs it)
 
 A value is an array with a number for each thread, or one number that all have. Where threads part, a statement has a

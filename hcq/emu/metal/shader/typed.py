@@ -2,7 +2,6 @@
 
 In       expressions of a Source
 Out      Value and Pointer, whose text is in the words of a subclass; MslError for what does not fit together
-Changes  nothing
 Next     translate.py (the words of NumPy), lanes.py (those of LLVM), types.py (how C joins types)
 Source   C++14: usual arithmetic conversions, pointer arithmetic; Metal Shading Language Specification, "Operators"
 """

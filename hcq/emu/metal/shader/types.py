@@ -2,7 +2,6 @@
 
 In       names
 Out      Type; `joined`, the type that an operation on two computes in
-Changes  nothing
 Next     parser.py (reads them), translate.py (computes in them)
 Source   Metal Shading Language Specification, "Scalar Data Types", "Vector Data Types"; C++14, usual arithmetic
          conversions

@@ -2,7 +2,6 @@
 
 In       Code with a bit or integer type
 Out      steps
-Changes  nothing
 Next     integer_ops.py
 Source   PTX ISA, "Logic and Shift Instructions", and bfe, bfi, bfind, brev, popc, clz, prmt, fns, szext, bmsk
 """

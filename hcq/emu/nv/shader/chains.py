@@ -3,7 +3,6 @@
 In       the basic blocks of a function
 Out      for each block a Chain: instructions to issue by pipe, and waits: clocks of arithmetic, loads that are
          waited for
-Changes  nothing
 Next     counters.py (counts a block's chain each time that warps run it), sass_weights.py (what ptxas makes of PTX),
          hcq/performance/model/waiting.py (what waits cost on a chip), ../../amd/shader/chains.py (the sister)
 Source   in-order issue, results by scoreboard: Z. Jia et al., Dissecting the NVIDIA Volta GPU Architecture (2018)

@@ -2,7 +2,6 @@
 
 In       Code with an address in shared memory and the rank of a block
 Out      steps
-Changes  nothing
 Next     clusters.py (what addresses are), control.py (barrier.cluster), batch.py (%cluster_ctarank and its sisters)
 Source   PTX ISA, "mapa", "getctarank"
 """

@@ -2,7 +2,6 @@
 
 In       Code
 Out      steps
-Changes  nothing
 Next     float_ops.py, integer_ops.py
 Source   PTX ISA, "Comparison and Selection Instructions"
 """
@@ -44,11 +43,7 @@ FLOAT: dict[str, Compare] = {
     "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }
-COMBINE: dict[str, Compare] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
+COMBINE: dict[str, Compare] = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
 RESULT_TYPES = ("u32", "s32", "f32", "f16", "bf16", "f16x2", "bf16x2", "u16", "s16")
 
 

@@ -222,13 +222,7 @@ def _misfit(function: Function, site: CallSite) -> str:
     return ""
 
 
-def _enter(
-    machine: Machine,
-    path: Path,
-    name: str,
-    site: CallSite,
-    region: Region | None = None,
-) -> int:
+def _enter(machine: Machine, path: Path, name: str, site: CallSite, region: Region | None = None) -> int:
     """Copy the arguments and put the path at the start of the function; returning copies the results back."""
     callee: Decoded = machine.program.decoded(name)
     caller = path.activation

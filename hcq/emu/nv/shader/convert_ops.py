@@ -2,7 +2,6 @@
 
 In       Code
 Out      steps
-Changes  nothing
 Next     floats.py (narrow formats)
 Source   PTX ISA, "Data Movement and Conversion Instructions: cvt"
 

@@ -2,7 +2,6 @@
 
 In       a Function, and rules: one per opcode, from the *_ops modules
 Out      Decoded: slots with their first values, blocks of steps, how each block ends
-Changes  nothing
 Next     machine.py (runs the steps), opcodes.py (all rules together)
 
 A step is step(registers, group): it computes for all threads at once, and keeps the old value of a register only where

@@ -11,7 +11,6 @@
 
 In       what happened, where
 Out      exceptions
-Changes  nothing
 Next     hcq/errors.py (the four kinds)
 """
 

@@ -2,7 +2,6 @@
 
 In       Code with a float type; f16, bf16 and their pairs compute in float32 and are rounded once
 Out      steps
-Changes  nothing
 Next     floats.py (the arithmetic), compare_ops.py (setp), convert_ops.py (cvt)
 Source   PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions"
 

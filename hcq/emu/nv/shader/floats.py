@@ -2,7 +2,6 @@
 
 In       float arrays, or the bits of narrow ones
 Out      float arrays and bits, rounded once
-Changes  nothing
 Next     float_ops.py, convert_ops.py (who use it)
 Source   IEEE 754; hcq/emu/shader/floats.py (rounding once)
 

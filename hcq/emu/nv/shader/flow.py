@@ -2,7 +2,6 @@
 
 In       a Function
 Out      BasicBlock: a run of instructions and how it ends; for every block the one where its branches re-converge
-Changes  nothing
 Next     decode.py (instructions of a block to closures), machine.py (walks the blocks)
 Source   "immediate post-dominator": the first block that every path from here to the end goes through
 

@@ -2,7 +2,6 @@
 
 In       numbers, sizes
 Out      coordinates; numbers
-Changes  nothing
 Next     clusters.py (blocks that run as one), pending.py (which have not begun), batch.py (special registers)
 Source   PTX ISA, "%ctaid", "%cluster_ctarank"
 """

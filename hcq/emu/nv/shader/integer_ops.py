@@ -2,7 +2,6 @@
 
 In       Code with an integer type
 Out      steps
-Changes  nothing
 Next     bit_ops.py (logic, shifts, fields), float_ops.py
 Source   PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer Arithmetic Instructions"
 

@@ -2,7 +2,6 @@
 
 In       PTX text
 Out      Word(text, line, place) in order; comments are gone
-Changes  nothing
 Next     parser.py
 Source   PTX ISA, "Lexical elements", "Numeric Constants"
 """

@@ -3,7 +3,6 @@
 In       the basic blocks of a function; the alignment of its variables
 Out      instruction (by identity) -> bytes that it loads: 8 or 16 for the first of a group, 0 for those that it
          takes in
-Changes  nothing
 Next     chains.py and counters.py (who count machine code's loads), sass_weights.py (the rest of what ptxas does)
 Source   nvdisasm of kernels that read four words of a row in shared memory: LDS.128 where the row is aligned, LDS
          where not

@@ -2,7 +2,6 @@
 
 In       Code
 Out      steps
-Changes  nothing
 Next     machine.py (which values special registers have)
 Source   PTX ISA, "mov", "cvta", "isspacep", "Special Registers"
 """

@@ -2,7 +2,6 @@
 
 In       the lines of all nodes, what each way out means
 Out      the text of a module with a function `run`
-Changes  nothing
 Next     native_text.py (nodes), native_order.py (what it is passed), hcq/emu/compiled/assemble.py (machine code)
 
 Warps of a block run one after the other until none can go on. Where all threads of the block that have not ended stand

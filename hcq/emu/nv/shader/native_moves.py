@@ -2,7 +2,6 @@
 
 In       how many bits a number has, how many of them a thread moves
 Out      the text of a function: it checks all addresses, then moves everything; or it moves nothing and says so
-Changes  nothing
 Next     native_memory.py (who calls them)
 
 Most warps read one address, or thread beside thread: then only the ends are checked, and it is one access. Else each

@@ -3,7 +3,6 @@
 In       basic blocks
 Out      EXIT, PLACES: numbers and a table; `ordered`: the blocks, so that, loops apart, what follows comes later;
          `lives`: by place, the registers that are read from there on
-Changes  nothing
 Next     native_text.py (who asks), flow.py (basic blocks)
 Source   "weak topological order": the blocks of a loop stand together, so that threads that have left it wait behind it
 """

@@ -2,7 +2,6 @@
 
 In       a Decoded function, and what is the same in all of its launches
 Out      Text: the IR, where threads can enter, and what each way out means
-Changes  nothing
 Next     symbolic_batch.py (what steps are traced on), native_memory.py (loads and stores), native_order.py (which block
          goes first), native_frame.py (the function around the nodes), native.py (runs it)
 

@@ -2,7 +2,6 @@
 
 In       a Module, the name of a function
 Out      Decoded
-Changes  nothing
 Next     the *_ops modules (rules), control.py (ends of blocks), program.py
 """
 

@@ -2,7 +2,6 @@
 
 In       the text that nvrtc, LLVM's NVPTX back end or a person wrote
 Out      syntax.Module
-Changes  nothing
 Next     decode.py (instructions to closures), lexer.py (words)
 Source   PTX ISA, "PTX Directives", "State Spaces, Types, and Variables"
 """

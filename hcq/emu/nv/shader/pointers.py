@@ -2,7 +2,6 @@
 
 In       a function, the values of its parameters in a launch
 Out      `origins`: line -> Origin, for accesses by a register that points into buffers
-Changes  nothing
 Next     hcq/emu/shader/pointers.py (what an Origin is), checks.py (who asks), flow.py (the blocks)
 
 Registers are followed through the blocks until nothing changes: what is said holds on every path.

@@ -2,7 +2,6 @@
 
 In       a Module, the name of an .entry, the addresses of the module's global and constant variables
 Out      Program
-Changes  nothing
 Next     decode.py (Decoded), machine.py (runs it), run.py (who makes it, with opcodes.decode)
 """
 

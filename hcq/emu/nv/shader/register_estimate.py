@@ -2,7 +2,6 @@
 
 In       the basic blocks of a function and the types of its registers
 Out      a number, as a launch description would say it
-Changes  nothing
 Next     hcq/emu/nv/launch.py (who asks, of kernels without machine code), flow.py (blocks),
          tests/hcq/emu/nv/shader/test_register_estimate.py (ptxas's second opinion)
 Source   backward liveness, as in A. Aho et al., Compilers: what is read later, on some way, is kept. What ptxas needs

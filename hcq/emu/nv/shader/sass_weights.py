@@ -2,7 +2,6 @@
 
 In       an instruction
 Out      Cost
-Changes  nothing
 Next     chains.py (who asks), tests/hcq/emu/nv/shader/test_sass_weights.py (nvdisasm's second opinion)
 Source   counts: nvdisasm of what ptxas 13 makes for sm_80, of kernels with one instruction each; latencies of
          arithmetic: accel-sim's settings for A100 and H100 (4 clocks, 23 for special functions), arXiv 2208.11174 (4

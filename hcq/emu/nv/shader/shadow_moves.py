@@ -2,7 +2,6 @@
 
 In       the Code of such an instruction, and its own step
 Out      `moved`: what it makes of shadows; None: what it writes is written
-Changes  nothing
 Next     shadow_results.py (instructions that compute), shadows.py (where shadows are), init_steps.py (who asks)
 
 The step itself is run once more, with shadows in the place of the sources whose bits it moves. What says where they go

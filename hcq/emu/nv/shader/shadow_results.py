@@ -2,7 +2,6 @@
 
 In       the Code of an instruction that computes a register from others
 Out      `compute`: what it makes of shadows; None: what it writes is written
-Changes  nothing
 Next     shadows.py (where shadows are), init_steps.py (who asks), hcq/emu/shader/shadow_bits.py (which bits)
 """
 

@@ -2,7 +2,6 @@
 
 In       descriptors, one for each warpgroup; rows, the type of elements, whether rows or the depth are contiguous
 Out      (warpgroups, rows, depth) numbers
-Changes  nothing
 Next     warpgroup_ops.py (who multiplies them), tensor_tiles.py (the swizzle)
 Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": "Canonical Layouts", "Matrix Descriptor
          Format"

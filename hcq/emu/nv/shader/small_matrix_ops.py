@@ -2,7 +2,6 @@
 
 In       Code whose kind is claimed; fragments as lists of registers, scales as bytes of registers of some threads
 Out      a step
-Changes  nothing
 Next     matrix_ops.py (who asks, and multiplies), tcgen05_products.py (the same kinds in tensor memory)
 Source   PTX ISA, "Block Scaling for mma.sync", "mma"; CUTLASS's traits of SM120: a number of four bits stands in the
          middle of its byte (bits 5 to 2), one of six bits at its beginning, but two to a byte with 64 along k

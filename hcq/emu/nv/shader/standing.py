@@ -2,7 +2,6 @@
 
 In       a Machine between two blocks of a path, or in the middle of one that a fault ended
 Out      `warps_of`: a record for all warps that are alike
-Changes  nothing
 Next     machine.py (who calls), hcq/events/waves.py (the record), hcq/emu/amd/shader/standing.py (the sister)
 
 A warp that waits for another does so at a barrier, at a warp instruction, where its threads meet again, or in a loop

@@ -2,7 +2,6 @@
 
 In       the path that is stopped, or those that wait
 Out      the fault to raise
-Changes  nothing
 Next     machine.py (who raises), standing.py (where all others are)
 """
 

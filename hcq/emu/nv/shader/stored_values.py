@@ -2,7 +2,6 @@
 
 In       the Code of a store
 Out      `stored_of`: for the threads that execute it, a Stored
-Changes  nothing
 Next     race_steps.py (who asks), hcq/emu/shader/stored.py
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing: the parser fills these in
 Out      Module, Function, Variable, Instruction and the operands
-Changes  nothing
 Next     parser.py (text to this), decode.py (this to closures)
 Source   PTX ISA, "Syntax", "Directives", "Instruction Operands"
 """

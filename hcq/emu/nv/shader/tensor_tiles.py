@@ -2,7 +2,6 @@
 
 In       a TensorMap, coordinates
 Out      Tile: global addresses piece by piece, which of them are inside the tensor, their places in shared memory
-Changes  nothing
 Next     tensor_map_ops.py (who copies tiles), shared_matrix.py (reads what is swizzled here)
 Source   PTX ISA, "Tensors": "Tiled Mode" (bounding box, traversal stride, out of boundary access), "Swizzling Modes"
 

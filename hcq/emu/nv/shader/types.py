@@ -2,7 +2,6 @@
 
 In       the suffix of an instruction or a declaration: u32, b64, f16x2, pred, bf16
 Out      Type: its kind, its size, the NumPy type to compute in, the unsigned NumPy type that registers hold
-Changes  nothing
 Next     decode.py (who reads suffixes)
 Source   PTX ISA, "Types"
 

@@ -2,7 +2,6 @@
 
 In       Code such as vadd.s32.u32.u32.sat.min d, a.b1, b.h0, c, or vabsdiff4.u32.u32.u32.add d, a, b, c
 Out      steps
-Changes  nothing
 Next     integer_ops.py (dp4a)
 Source   PTX ISA, "Video Instructions": "Scalar Video Instructions", "SIMD Video Instructions"
 """

@@ -2,7 +2,6 @@
 
 In       Code; lanes of the batch are numbered so that 32 in a row are a warp
 Out      steps
-Changes  nothing
 Next     flow.py (these begin a block), machine.py (threads wait there for the rest of their warp)
 Source   PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync", "activemask"
 """

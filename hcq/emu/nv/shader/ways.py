@@ -2,7 +2,6 @@
 
 In       examples of each instruction, in its forms
 Out      ways: names by way
-Changes  nothing
 Next     native_text.py (what is compiled), opcodes.py (what is interpreted), docs/emulated-ptx.md (the lists)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Program; nothing is chosen, so it holds no vectors and no scratch memory
 Out      text with `def NAME(machine, args, first, last)`, which runs the groups first..last-1 of a grid
-Changes  nothing
 Next     machine.py (what it calls), device.py (who calls it), hcq/compiler/linear/program.py (the instructions)
 """
 

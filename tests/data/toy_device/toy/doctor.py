@@ -2,7 +2,6 @@
 
 In       an architecture
 Out      the doctor's kernel
-Changes  nothing
 Next     hcq/doctor/subject.py (what else a device could tell)
 """
 

@@ -2,7 +2,6 @@
 
 In       a Command; words
 Out      bytes of whole packets; packets
-Changes  nothing
 Next     device.py (who runs them), rules.py (what they do)
 """
 

@@ -2,7 +2,6 @@
 
 In       argv: "digits" or "small", how many steps, how large a batch, the devices; HCQ_EMULATE from the environment
 Out      on stdout {"losses": ..., "weights": ..., "submissions": of the last step, by device, "tally": ...}
-Changes  nothing
 """
 
 from __future__ import annotations

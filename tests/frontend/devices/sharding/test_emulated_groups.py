@@ -60,10 +60,7 @@ PAIRS = [["AMD", "NV"], ["AMD", "CPU"], ["NV", "CPU"], ["METAL", "CPU"], ["METAL
 @pytest.mark.deadline(420)
 @pytest.mark.parametrize(
     "names",
-    [
-        ["METAL", "AMD", "NV", "CPU"],
-        *[pytest.param(pair, marks=pytest.mark.thorough) for pair in PAIRS],
-    ],
+    [["METAL", "AMD", "NV", "CPU"], *[pytest.param(pair, marks=pytest.mark.thorough) for pair in PAIRS]],
     ids=",".join,
 )
 def test_devices_of_several_kinds_train_as_one_cpu_and_a_recorded_step_leaves_the_host_out(

@@ -147,12 +147,7 @@ def test_mobilenet_v2() -> None:
     for grow, size, stride in ((1, 8, 1), (4, 12, 2), (4, 12, 1), (4, 16, 2), (4, 16, 1)):
         y, wide = x, have * grow
         for into, out, window, step, group in ((have, wide, 1, 1, 1), (wide, wide, 3, stride, wide)):
-            y = net(
-                "Clip",
-                net.conv(y, into, out, window, step, group),
-                net.constant(np.float32(0)),
-                "",
-            )
+            y = net("Clip", net.conv(y, into, out, window, step, group), net.constant(np.float32(0)), "")
         y = net.conv(y, wide, size, 1)
         x, have = (net("Add", x, y) if stride == 1 and have == size else y), size
     x = net("Squeeze", net("ReduceMean", x, axes=[2, 3]), net.ints(2, 3))

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      FUNCTIONS: name -> (function, shape of its argument); `table`, to run a test on each of them, `numbers`
-Changes  nothing
 """
 
 from __future__ import annotations

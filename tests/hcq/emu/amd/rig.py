@@ -2,7 +2,6 @@
 
 In       an architecture
 Out      Rig: a GPU as one process has it, with memory in its page table; queues whose `step` the test calls
-Changes  nothing
 Next     test_aql_processor.py, test_sdma_processor.py
 """
 

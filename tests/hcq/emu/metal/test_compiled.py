@@ -116,8 +116,7 @@ class Expressions:
 
 
 @pytest.mark.parametrize(
-    "seed",
-    [*range(4), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 60))],
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 60))]
 )
 def test_arithmetic_of_every_type_agrees_on_every_bit(seed: int) -> None:
     """But for the bits of what is no number, which become one and the same here."""

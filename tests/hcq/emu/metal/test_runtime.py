@@ -159,10 +159,7 @@ VIOLATIONS: dict[str, tuple[Callable[[Raw], object], str]] = {
         ),
         "there is no pipeline",
     ),
-    "a launch with nothing bound": (
-        lambda raw: dispatch(raw, ()),
-        "missing buffer binding at index 0 for p",
-    ),
+    "a launch with nothing bound": (lambda raw: dispatch(raw, ()), "missing buffer binding at index 0 for p"),
     "bytes where a buffer is written": (
         lambda raw: dispatch(raw, (b"abcd", b"abcd")),
         "p is memory that is written; bind a buffer",

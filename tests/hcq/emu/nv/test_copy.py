@@ -189,10 +189,7 @@ def test_a_copy_beyond_its_memory_faults_at_the_first_byte_that_is_not_there(raw
         (methods(4, 0x300, NON_PIPELINED | SRC_PITCH), "dst_memory_layout=BLOCKLINEAR"),
         (methods(4, 0x300, NON_PIPELINED | DST_PITCH), "src_memory_layout=BLOCKLINEAR"),
         (methods(4, 0x300, FLUSH | 3 << 3), "CONDITIONAL"),
-        (
-            methods(4, 0x25C, 2) + methods(4, 0x300, NON_PIPELINED | LINEAR),
-            "conditions are not emulated",
-        ),
+        (methods(4, 0x25C, 2) + methods(4, 0x300, NON_PIPELINED | LINEAR), "conditions are not emulated"),
         (methods(4, 0x104, 1), "has no method 0x0104"),
         (methods(4, 0x2B4, 1), "has no method 0x02b4"),
     ],

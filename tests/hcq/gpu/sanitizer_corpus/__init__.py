@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`: all of them; a row is run by ../test_sanitizer_corpus.py on every machine that its language has
-Changes  nothing
 Next     row.py (how a row is written), languages.py (how each language is compiled), race_c.py and its neighbours (the
          kernels, a file for each word and language)
 

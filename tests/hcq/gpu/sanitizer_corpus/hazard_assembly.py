@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, languages.py (v0 is the thread; s[2:3] the buffer), wait_assembly.py (those of gfx90a alone)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, idioms_hip.py, idioms_msl.py (the same in other languages), languages.py
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, idioms_cuda.py, idioms_hip.py (the same in other languages), languages.py
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, languages.py
 """
 

@@ -2,7 +2,6 @@
 
 In       the body of a kernel
 Out      an image whose kernel is called `kernel`; or the test is skipped where a compiler is missing
-Changes  nothing
 Next     row.py, hcq/nv/toolchain/nvrtc.py, compiler/assemble/comgr.py
 """
 

@@ -4,7 +4,6 @@ stores farther than that.
 
 In       nothing
 Out      `ROWS`, each twice but for those of one vendor
-Changes  nothing
 Next     row.py, languages.py
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, languages.py (v0 is the thread; v1 four times it; s[0:1] the arguments)
 """
 

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`, each twice: as "cuda" and as "hip"
-Changes  nothing
 Next     row.py, languages.py
 
 KEEP() keeps the compiler from moving accesses over it, or from remembering what was stored; it orders no threads. Where

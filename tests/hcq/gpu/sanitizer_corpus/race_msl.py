@@ -3,7 +3,6 @@ them.
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, languages.py (`out` is the buffer, `t` the thread, `n` how many there are)
 """
 

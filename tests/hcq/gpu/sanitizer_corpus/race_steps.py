@@ -2,7 +2,6 @@
 
 In       CASES of racing_kernels.py
 Out      `ROWS`
-Changes  nothing
 Next     ../racing_kernels.py, row.py
 """
 

@@ -2,7 +2,6 @@
 
 In       text with lines that begin with - (in the wrong kernel alone) or + (in the right one alone)
 Out      Row
-Changes  nothing
 Next     languages.py (compiles `wrong` and `right`), __init__.py (all rows)
 """
 

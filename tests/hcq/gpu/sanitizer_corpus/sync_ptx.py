@@ -2,7 +2,6 @@
 
 In       nothing
 Out      `ROWS`
-Changes  nothing
 Next     row.py, languages.py (%r1 is the thread, %r2 where `words` begins, %d1 the buffer; %r6 is stored at the end)
 """
 

@@ -2,7 +2,6 @@
 
 In       a mnemonic and operands as LLVM writes them ("v1", "s[2:3]", "vcc", "exec", "m0", 1, 0.5, 0x1234)
 Out      words, by the same declarations that decode them
-Changes  nothing
 Next     isa.py (encode), disassembly.py (the way back)
 """
 

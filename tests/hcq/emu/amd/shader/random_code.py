@@ -208,13 +208,7 @@ def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tu
         memory.map(CODE, bytearray(image), name="code")
         memory.map(DATA, data, name="data")
         launch = Launch(
-            CODE,
-            lanes,
-            VECTORS,
-            lds_bytes=LDS_BYTES,
-            scratch_bytes=SCRATCH_BYTES,
-            mode=mode,
-            acc_offset=100,
+            CODE, lanes, VECTORS, lds_bytes=LDS_BYTES, scratch_bytes=SCRATCH_BYTES, mode=mode, acc_offset=100
         )
         items = WorkItems((waves, 1, 1), (lanes, 1, 1), (waves * lanes, 1, 1))
         residents = Residents(launch, items, np.arange(waves), memory, memory, isa.scratch_in_memory)

@@ -2,7 +2,6 @@
 
 In       a seed
 Out      IR for a GPU kernel and for a host function with the same body; inputs
-Changes  nothing
 Next     test_differential.py (compares the two), kernels.py (how the GPU's half is assembled)
 
 Nothing in a body is undefined: shift amounts are masked, divisors are odd, floats become integers by saturating.

@@ -194,12 +194,7 @@ def test_byte_floats_are_those_of_the_open_compute_project() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("s_load_u8", 0x81),
-        ("s_load_i8", 0xFFFFFF81),
-        ("s_load_u16", 0x8281),
-        ("s_load_i16", 0xFFFF8281),
-    ],
+    [("s_load_u8", 0x81), ("s_load_i8", 0xFFFFFF81), ("s_load_u16", 0x8281), ("s_load_i16", 0xFFFF8281)],
 )
 def test_narrow_scalar_loads_extend(name: str, expected: int) -> None:
     memory = AddressSpace()
@@ -417,10 +412,7 @@ def test_bpermute_with_fetch_inactive_reads_lanes_that_do_not_run() -> None:
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [
-        ("cond_sub", lambda m, d: m - d if m >= d else m),
-        ("sub_clamp", lambda m, d: m - d if m >= d else 0),
-    ],
+    [("cond_sub", lambda m, d: m - d if m >= d else m), ("sub_clamp", lambda m, d: m - d if m >= d else 0)],
 )
 def test_subtractions_that_do_not_wrap(name: str, change: Callable[[int, int], int]) -> None:
     data = np.array([3, 50, 7, 1000] * 8, np.uint32)

@@ -2,7 +2,6 @@
 
 In       nothing
 Out      KERNELS: IR by name; `arguments`, which all of them take
-Changes  nothing
 Next     test_register_waits.py (who uses them), random_kernels.py (others)
 """
 

@@ -30,10 +30,7 @@ def found_in(text: str, threads: int, *args: Any) -> list[KernelFault]:
 
 def of_copies(lines: str) -> list[KernelFault]:
     return found_in(
-        copies.HEAD + lines + copies.TAIL,
-        64,
-        np.arange(1, 65, dtype=np.uint32),
-        np.zeros(128, np.uint32),
+        copies.HEAD + lines + copies.TAIL, 64, np.arange(1, 65, dtype=np.uint32), np.zeros(128, np.uint32)
     )
 
 
