@@ -21,11 +21,12 @@ from hcq.tools import surface
 
 # cases of benchmarks say what they are in `about`; their methods are found by the names of libraries
 CASES = ("hcq.tools.bench.cases.", "hcq.tools.bench.startup")
-OPTIONAL = (
-    "hcq.tools.reference",
-    "hcq.tools.docstring_html",
-    "hcq.tools.site_pages",
-)  # need what make reference installs
+OPTIONAL = {  # module -> the package that it takes, which not everybody has
+    "hcq.tools.reference": "pdoc",
+    "hcq.tools.docstring_html": "pdoc",
+    "hcq.tools.site_pages": "pdoc",
+    "hcq.tools.bench.triton.kernels": "triton",
+}
 
 
 def modules() -> Iterator[str]:
@@ -79,7 +80,7 @@ def rooms() -> dict[str, dict[str, str]]:
     """Folder of the first level -> full name -> docstring."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for name in modules():
-        if name not in OPTIONAL or find_spec("pdoc") is not None:
+        if name not in OPTIONAL or find_spec(OPTIONAL[name]) is not None:
             package = importlib.import_module(name).__spec__.parent or ""
             found[".".join(package.split(".")[:2])].update(public(name))
     return dict(found)

@@ -385,8 +385,8 @@ class Walk:
         elif op is Op.SCAN_AXIS or op is Op.BUCKET or op is Op.ROUTINE:
             for source in node.src:
                 self._use(source, {node: Use(self.size[source], False, True, None)})
-        else:  # GATHER
-            if _spreads_runs(node.src[1]):
+        else:
+            if op is Op.GATHER and _spreads_runs(node.src[1]):
                 self.places.add(node.src[1])
             for source in node.src:
                 self._use(source, self._below(node, source, uses, 1, True))

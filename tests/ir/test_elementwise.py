@@ -35,6 +35,7 @@ class Lines:
     """A text being written, whose lines are kept."""
 
     has_extremes = False
+    extremes: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.lines: list[str] = []

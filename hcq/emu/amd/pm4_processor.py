@@ -29,10 +29,9 @@ from hcq.layout import Packet
 
 AHEAD_WORDS = 64  # of the ring, that are read together
 QUIET = (
-    pm4.SetShReg,
-    pm4.Nop,
-    pm4.NopWord,
-)  # packets whose end nobody sees: the next one follows in the same step
+    pm4.Opcode.SET_SH_REG,
+    pm4.Opcode.NOP,
+)  # nobody sees their end: the next one follows in the same step
 MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
 HANDLERS = Handlers()
 on = HANDLERS.on
@@ -61,7 +60,6 @@ class Pm4Engine:
         self.headers: deque[int] = deque(maxlen=8)  # of the packets that it took last
         self.is_waiting = False  # the last one is not done: it is tried again
         self.dispatches = Unordered(gpu.random)
-        self.goes_on = False  # the last one was a quiet one
 
     def step(self) -> bool:
         """Execute the next packet of the innermost buffer."""
@@ -97,9 +95,12 @@ class Pm4Engine:
         if kernel_debug.debugger is not None and not self.is_waiting:
             kernel_debug.debugger.packet("pm4", packet)
         is_done = handler(self, packet)
-        self.goes_on = isinstance(packet, QUIET) and self.gpu.random is None and self.gpu.watch is None
         self.is_waiting = not is_done
         return is_done
+
+    def is_quiet(self, header: int) -> bool:
+        """Whether the packet that this header starts may be executed in one step with the next one."""
+        return header >> 8 & 0xFF in QUIET and self.gpu.random is None and self.gpu.watch is None
 
     def push(self, words: Sequence[int], va: int, xcc: int = 0) -> None:
         """Run these words, which are at an address, next, in the place of a packet."""
@@ -300,24 +301,24 @@ class Pm4Queue(EmulatedQueue):
         wptr = self.rung(self.ring_words, "words")
         if wptr is None or wptr - self.rptr == self.ring_words:
             return self.engine.dispatches.drain()
-        ahead, at = self._words(min(wptr - self.rptr, AHEAD_WORDS)), 0
-        try:
-            while True:
-                size = pm4.length_words(ahead[at])
-                if self.rptr + size > wptr:
-                    raise self.stop(
-                        f"a packet of {size} words at {self.rptr} goes beyond the doorbell {wptr}"
-                    )
-                words = ahead[at : at + size] if at + size <= len(ahead) else self._words(size)
-                if not self.engine.execute(tuple(words)):
-                    return at > 0
-                self.rptr += size
-                at += size
-                if not self.engine.goes_on or at >= len(ahead):
-                    return True
-        finally:
-            if at:
-                self.gpu.vm.store32(self.rptr_va, self.rptr % self.ring_words)
+        ahead, at, is_quiet = self._words(min(wptr - self.rptr, AHEAD_WORDS)), 0, True
+        while is_quiet and at < len(ahead):
+            is_quiet, size = self.engine.is_quiet(ahead[at]), pm4.length_words(ahead[at])
+            is_beyond = self.rptr + size > wptr
+            if at and (is_beyond or not is_quiet):
+                self._report_read_pointer()  # it may run for long, or be the one that stops the queue
+            if is_beyond:
+                raise self.stop(f"a packet of {size} words at {self.rptr} goes beyond the doorbell {wptr}")
+            words = ahead[at : at + size] if at + size <= len(ahead) else self._words(size)
+            if not self.engine.execute(tuple(words)):
+                return at > 0
+            self.rptr += size
+            at += size
+        self._report_read_pointer()
+        return True
+
+    def _report_read_pointer(self) -> None:
+        self.gpu.vm.store32(self.rptr_va, self.rptr % self.ring_words)
 
     def _words(self, count: int) -> list[int]:
         at = self.rptr % self.ring_words
