@@ -54,7 +54,7 @@ CLUSTER = """
 .version 8.3
 .target sm_90
 .address_size 64
-.visible .entry kernel(.param .u64 p0, .param .u32 p1) .explicitcluster .reqnctapercluster 2, 1, 1 {
+.visible .entry kernel(.param .u64 p0) .explicitcluster .reqnctapercluster 2, 1, 1 {
     .reg .b32 %r<8>;
     .reg .b64 %d<4>;
     .shared .align 8 .b8 words[256];
