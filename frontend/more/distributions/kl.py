@@ -30,9 +30,11 @@ def register_kl(type_p: type, type_q: type) -> Callable[[F], F]:
     """A decorator: the function is the divergence of the first kind from the second, and of those made of them.
 
     >>> from hcq.torch.distributions import Cauchy
-    >>> _ = register_kl(Cauchy, Cauchy)(lambda p, q: p.loc * 0.0)
-    >>> kl_divergence(Cauchy(0.0, 1.0), Cauchy(0.0, 1.0)).item()
-    0.0
+    >>> class Narrow(Cauchy):
+    ...     "One whose scale is small."
+    >>> _ = register_kl(Narrow, Narrow)(lambda p, q: (p.loc - q.loc).square())
+    >>> kl_divergence(Narrow(2.0, 0.01), Narrow(0.0, 0.01)).item()
+    4.0
     """
 
     def note(function: F) -> F:
