@@ -38,7 +38,7 @@ from hcq.tools.hw import (
     vendor,
 )
 from hcq.tools.hw.bench import EMULATED, Bench
-from hcq.tools.hw.kernel_log import KernelLog
+from hcq.tools.hw.runner import KernelLog
 from hcq.tools.hw.nv import copy_channel
 from hcq.tools.hw.plan import items, of_vendor
 from hcq.tools.hw.runner import Runner

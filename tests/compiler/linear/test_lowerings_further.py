@@ -27,7 +27,7 @@ from hcq.compiler.linear.sharing import Sharing, ThreadCopies
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.linear.tile_copies import TileCopies
-from hcq.compiler.linear.unused import drop_unused
+from hcq.compiler.linear.linearize import drop_unused
 from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError

@@ -14,7 +14,7 @@ import hcq
 from hcq import Tensor, UsageError
 from hcq.frontend.io.gguf_writer import Packed
 from hcq.frontend.more.llm.configuration import Configuration, Experts, of_config, of_gguf
-from hcq.frontend.more.llm.experts import mixture
+from hcq.frontend.more.llm.model import mixture
 from hcq.frontend.more.llm.files import open_model
 from hcq.frontend.more.llm.model import Model
 from hcq.frontend.more.llm.names import IN_A_LAYER, OUTSIDE, weights_of, words_of
