@@ -1,8 +1,8 @@
 """Method stubs: for type checkers, what groups of methods have of each other, and methods that are made of others.
 
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
-Out      stubs of frontend/ops: the methods of `Factoring`, `InPlace` and `Synonyms`; `Declared`, what groups call in one
-         another; `Late`, a class of all groups that are imported late
+Out      stubs of frontend/ops: the methods of `Factoring`, `InPlace` and `Synonyms`; `Declared`, what groups call in
+         one another; `Late`, a class of all groups that are imported late
 Next     stubs.py (whose part this is), frontend/ops/forwarded.py (how such methods are made)
 """
 
