@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hcq.checks import shown
 from hcq.errors import UsageError
@@ -48,6 +48,7 @@ class LBFGS(Optimizer):
     True
     """
 
+    counted: ClassVar[dict[str, float]] = {}
     ignored: tuple[str, ...] = ()
 
     def __init__(
@@ -82,9 +83,6 @@ class LBFGS(Optimizer):
             raise UsageError(
                 f"[LBFGS] max_iter={group['max_iter']}, history_size={group['history_size']}: give 1 or more."
             )
-
-    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """{"state": {0: what it remembers}, "param_groups": ...}, as PyTorch's."""

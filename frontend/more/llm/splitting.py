@@ -7,7 +7,7 @@ Next     pattern_syntax.py (patterns of strangers, as they are read), byte_pairs
 Source   the patterns of GPT-2, Llama 3 and Qwen 2, as tokenizer.json files of these models have them
 
 Patterns that are known to be harmless are Python's, which does not know classes of Unicode characters: \\p{L} and
-\\p{N} are written out. Any other one, which may be made to take for ever, is matched by `Pattern`, without backtracking.
+\\p{N} are written out. Any other one, which may be made to take for ever, is matched by `Pattern`.
 """
 
 from __future__ import annotations
