@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -82,8 +83,8 @@ def _late(real: str) -> str:
     """The functions that a module finds when they are asked for, which `import *` does not see."""
     spec = find_spec(real)
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    if "\ndef __getattr__" not in source:  # imported only if it does: others need NumPy, which no build has
-        return ""
+    if not re.search(r"^(def )?__getattr__\b", source, re.MULTILINE):
+        return ""  # and is not imported: some need NumPy, which no build has
     module, tree = import_module(real), ast.parse(source)
     seen = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     seen |= {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}

@@ -21,7 +21,7 @@ from hcq.frontend.tensor import Tensor
 class _Moments(Optimizer):
     """What keeps exp_avg, a running mean of gradients, and exp_avg_sq, one of their squares."""
 
-    kept = ("exp_avg", "exp_avg_sq")
+    kept: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
         found = super().state_of(group, parameter)
