@@ -1,16 +1,12 @@
-"""Prefix sums in CUDA C: tiles and their totals in several launches, and in one launch that looks back.
+// Prefix sums in CUDA C: tiles and their totals in several launches, and in one launch that looks back.
+//
+// Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
+// Source   written after descriptions: github.com/yencal/gpu-scan-optimization; D. Merrill, M. Garland, Single-pass
+//          Parallel Prefix Scan with Decoupled Look-back (2016)
+//
+// A tile's word says how far it is: in its upper half 1 for its own total, 2 for that of everything up to its end, in the
+// lower half the total.
 
-In       nothing
-Out      SOURCE
-Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
-Source   written after descriptions: github.com/yencal/gpu-scan-optimization; D. Merrill, M. Garland, Single-pass
-         Parallel Prefix Scan with Decoupled Look-back (2016)
-
-A tile's word says how far it is: in its upper half 1 for its own total, 2 for that of everything up to its end, in the
-lower half the total.
-"""
-
-SOURCE = r"""
 #define INDEX (blockIdx.x * (size_t)blockDim.x + threadIdx.x)
 #define DEVICE __device__ __forceinline__
 typedef unsigned long long u64;
@@ -111,4 +107,3 @@ LOOK_BACK(1)
 LOOK_BACK(4)
 LOOK_BACK(8)
 LOOK_BACK(12)
-"""

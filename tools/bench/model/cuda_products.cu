@@ -1,14 +1,10 @@
-"""Float32 products in CUDA C, from one result a thread to tiles of warps.
+// Float32 products in CUDA C, from one result a thread to tiles of warps.
+//
+// Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
+// Source   written after the descriptions of S. Boehm's worklog (siboehm.com/articles/22/CUDA-MMM): names of steps are his
+//
+// TILED has its sizes as parameters of a template: a block computes BM x BN results, BK columns at a time.
 
-In       nothing
-Out      SOURCE: kernels of C = alpha A B + beta C for square row-major matrices of n
-Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
-Source   written after the descriptions of S. Boehm's worklog (siboehm.com/articles/22/CUDA-MMM): names of steps are his
-
-TILED has its sizes as parameters of a template: a block computes BM x BN results, BK columns at a time.
-"""
-
-SOURCE = r"""
 template <int BM, int BN, int BK, int TM, int TN, bool VECTOR, int PAD>
 __device__ __forceinline__ void tiled(const float *a, const float *b, float *c, int n, float alpha, float beta) {
     constexpr int THREADS = BM / TM * (BN / TN);
@@ -221,4 +217,3 @@ __global__ void __launch_bounds__(128) warps(const float *a, const float *b, flo
         }
 }
 }
-"""

@@ -1,13 +1,9 @@
-"""Reductions in CUDA C: sums of rows and of everything, histograms, softmax, layer norm.
+// Reductions in CUDA C: sums of rows and of everything, histograms, softmax, layer norm.
+//
+// Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
+// Source   written after descriptions: github.com/gau-nernst/learn-cuda (sums, softmax), github.com/yencal/gpu-histogram-
+//          optimization, github.com/Pupking/03_parallel_reduction, Triton's tutorial 05 (layer norm)
 
-In       nothing
-Out      SOURCE
-Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
-Source   written after descriptions: github.com/gau-nernst/learn-cuda (sums, softmax), github.com/yencal/gpu-histogram-
-         optimization, github.com/Pupking/03_parallel_reduction, Triton's tutorial 05 (layer norm)
-"""
-
-SOURCE = r"""
 #define INDEX (blockIdx.x * (size_t)blockDim.x + threadIdx.x)
 __device__ __forceinline__ float warp_sum(float v) {
     for (int step = 16; step; step /= 2) v += __shfl_down_sync(~0u, v, step);
@@ -291,4 +287,3 @@ NORM(norm_4096, 2, true)
 NORM(norm_8192, 4, true)
 NORM(norm_plain_4096, 2, false)
 NORM(norm_plain_8192, 4, false)
-"""

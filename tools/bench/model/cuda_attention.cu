@@ -1,19 +1,12 @@
-"""Attention in CUDA C: scores, softmax and their product with V in one pass over the keys, by mma.sync.
+// Attention in CUDA C: scores, softmax and their product with V in one pass over the keys, by mma.sync.
+//
+// Next     cuda_matrix.py (the pieces), ladders.py (which launches of it were measured, and by whom), count.py (runs it)
+// Source   T. Dao, FlashAttention-2 (arXiv 2307.08691); steps and tiles after github.com/gau-nernst/learn-cuda and
+//          github.com/sonnyli/flash_attention_from_scratch
+//
+// Four warps share a block's queries, each has rows of its own, and all of them read the tiles of K and V.
 
-In       nothing
-Out      SOURCE
-Next     cuda_matrix.py (the pieces), ladders.py (which launches of it were measured, and by whom), count.py (runs it)
-Source   T. Dao, FlashAttention-2 (arXiv 2307.08691); steps and tiles after github.com/gau-nernst/learn-cuda and
-         github.com/sonnyli/flash_attention_from_scratch
-
-Four warps share a block's queries, each has rows of its own, and all of them read the tiles of K and V.
-"""
-
-from hcq.tools.bench.model.cuda_matrix import PIECES
-
-SOURCE = (
-    PIECES
-    + r"""
+#include "cuda_pieces.cuh"
 constexpr int D = 128;
 // AHEAD: K's next tile is copied while this one is used. WIDER: four matrices at once, of K and V
 template <int BQ, int BK, bool SWIZZLED, bool AHEAD, bool WIDER>
@@ -154,5 +147,3 @@ ATTENTION(wider_128, 128, 64, true, true, true)
 ATTENTION(rows_64, 64, 64, false, false, true)
 ATTENTION(swizzled_64, 64, 64, true, false, true)
 ATTENTION(ahead_64, 64, 64, true, true, true)
-"""
-)

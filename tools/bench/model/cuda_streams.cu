@@ -1,13 +1,9 @@
-"""Streams in CUDA C: copies, sums and the like, which memory bounds, and the way from memory to arithmetic.
+// Streams in CUDA C: copies, sums and the like, which memory bounds, and the way from memory to arithmetic.
+//
+// Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
+// Source   written after descriptions: BabelStream (github.com/UoB-HPC/BabelStream), gpu-benches
+//          (github.com/te42kyfo/gpu-benches), github.com/yencal's texts on copies by width
 
-In       nothing
-Out      SOURCE
-Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
-Source   written after descriptions: BabelStream (github.com/UoB-HPC/BabelStream), gpu-benches
-         (github.com/te42kyfo/gpu-benches), github.com/yencal's texts on copies by width
-"""
-
-SOURCE = r"""
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned long long u64;
@@ -82,4 +78,3 @@ INTENSITY(344)
 SUM(sum_int, int, v)
 SUM(sum_int2, int2, v.x + v.y)
 SUM(sum_int4, int4, v.x + v.y + v.z + v.w)
-"""

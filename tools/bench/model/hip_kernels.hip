@@ -1,13 +1,9 @@
-"""Kernels for AMD's GPUs, in C with the attributes that HIP's header would give: products, stencils, streams and more.
+// Kernels for AMD's GPUs, in C with the attributes that HIP's header would give: products, stencils, streams and more.
+//
+// Next     ladders.py (which launches of them were measured, and by whom), count.py (compiles them with clang, runs them)
+// Source   written after descriptions: github.com/seb-v/seb-v.github.io (products), github.com/amd/HPCTrainingExamples
+//          (transpose, y A x), github.com/ROCm/rocm-blogs (stencils), BabelStream (streams)
 
-In       nothing
-Out      SOURCE
-Next     ladders.py (which launches of them were measured, and by whom), count.py (compiles them with clang, runs them)
-Source   written after descriptions: github.com/seb-v/seb-v.github.io (products), github.com/amd/HPCTrainingExamples
-         (transpose, y A x), github.com/ROCm/rocm-blogs (stencils), BabelStream (streams)
-"""
-
-SOURCE = r"""
 #define KERNEL(threads) extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads))) void
 #define SHARED __attribute__((shared))
 #define DEVICE __attribute__((device))
@@ -158,4 +154,3 @@ DEVICE inline void stencil(float *out, const float *in, int line, int slice, int
 STENCIL(stencil_x, 256, 1, 1)
 STENCIL(stencil_y, 64, 4, line)
 STENCIL(stencil_z, 64, 8, slice)
-"""
