@@ -11,6 +11,7 @@ are looked at while they run (counters, races, guards) and memory behind emulate
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from dataclasses import dataclass
@@ -46,7 +47,13 @@ def is_possible(program: Program, memory: Any, scalar_memory: Any) -> bool:
     """Whether a program may run as machine code."""
     if config.current().emu_compiled == "0" or program.additions:
         return False
-    return isinstance(memory, AddressSpace) and scalar_memory is memory and assemble.is_installed()
+    return scalar_memory is memory and _is_space(type(memory)) and assemble.is_installed()
+
+
+@functools.cache
+def _is_space(kind: type) -> bool:
+    """Whether memory of a kind is one whose ranges are known: asking a protocol takes long."""
+    return issubclass(kind, AddressSpace)
 
 
 def native_of(program: Program, residents: Residents) -> Native | None:
@@ -83,10 +90,8 @@ class Tabulated:
     rows: Any
     held: Any
 
-    @property
-    def address(self) -> int:
-        """Of the table."""
-        return int(self.rows.ctypes.data)
+    def __post_init__(self) -> None:
+        self.address = int(self.rows.ctypes.data)  # of the table
 
 
 _tabulated: list[Tabulated] = []  # the last ones
