@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from hcq.emu.compiled import accesses
-from hcq.emu.nv.shader import native_ahead, native_jobs
+from hcq.emu.nv.shader import native_ahead, native_jobs, native_queues
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
@@ -199,6 +199,8 @@ class Native:
         else:
             self.pcs[:count][path.mask] = node
         codes = self._go_on(path, compiled)
+        if compiled.facts.has_copies:
+            native_queues.give(self.tables.queues, self.machine.batch)
         state.stale |= compiled.facts.written
         return self._part(path, compiled, codes)
 
@@ -239,6 +241,9 @@ class Native:
         if any(len(registers[slot]) != 1 for slot in facts.numbers):
             return False
         numbers = np.array([int(registers[slot][0]) for slot in facts.numbers] or [0], np.uint64)
+        copying = self._take_copies(facts)
+        if copying is None:
+            return False
         state.push(registers)
         self._look_at_memory(compiled)
         if self.local is not batch.local:
@@ -266,10 +271,20 @@ class Native:
             ("ended", ended),
             ("perblock", per_block or self.warps),
             ("meets", bool(per_block)),
+            ("queues", self.tables.queues.ctypes.data if facts.has_copies else 0),
+            ("allended", batch.thread_copies.ended.ctypes.data),
+            ("copying", copying),
         ):
             table[PLACES[name]] = value
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
         return True
+
+    def _take_copies(self, facts: Facts) -> int | None:
+        """How many copies of warps are under way in queues; None where they cannot be there."""
+        batch = self.machine.batch
+        if not facts.has_copies or not batch.thread_copies.are_under_way:
+            return 0
+        return native_queues.take(self.tables.queues, batch)
 
     def _look_at_memory(self, compiled: Compiled) -> None:
         """What is mapped where, as a table."""

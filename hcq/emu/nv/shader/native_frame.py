@@ -18,6 +18,7 @@ from hcq.emu.compiled.writer import declarations
 from hcq.emu.nv.shader import native_library, native_warps
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES
+from hcq.emu.nv.shader.native_queues import QUEUE_BYTES
 
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.native_text import Text
@@ -61,6 +62,17 @@ def _meeting(meets: dict[int, Meet], own_bytes: int) -> list[str]:
             "  br label %round",
         ]
     return lines + _products(products, own_bytes) if products else lines
+
+
+def _of_copies(text: Text) -> list[str]:
+    """Lines: the queue of a warp's copies, and how many groups of them its threads have ended."""
+    if not text.layout.has_copies:
+        return []
+    return [
+        f"  %queueat = mul i64 %number, {QUEUE_BYTES}",
+        "  %queue = getelementptr i8, ptr %queues, i64 %queueat",
+        f"  %endings = getelementptr [{WARP} x i64], ptr %allended, i64 %number",
+    ]
 
 
 def _products(meets: dict[int, Meet], own_bytes: int) -> list[str]:
@@ -162,6 +174,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             "  %live = load i32, ptr %livep",
             f"  %starts = getelementptr [{WARP} x i64], ptr %allstarts, i64 %number",
             f"  %locals = getelementptr [{WARP} x i64], ptr %alllocals, i64 %number",
+            *_of_copies(text),
             "  store i64 %most, ptr %fuel",
             "  br label %meet",
             "meet:",

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from hcq.emu.compiled import accesses, assemble
-from hcq.emu.nv.shader import native_atomics, native_memory, native_tiles
+from hcq.emu.nv.shader import native_atomics, native_copies, native_memory, native_tiles
 from hcq.emu.nv.shader.lane_numbers import WARP
 
 BASE = "base"
@@ -25,6 +25,7 @@ PARTS: Mapping[str, str | Callable[[], str]] = {
     **native_memory.SOMETIMES,
     **native_atomics.FUNCTIONS,
     **native_tiles.FUNCTIONS,
+    **native_copies.FUNCTIONS,
 }
 
 

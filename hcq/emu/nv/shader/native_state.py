@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hcq.emu.compiled import assemble
+from hcq.emu.nv.shader import native_queues
 from hcq.emu.nv.shader.decode import Decoded, Registers
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_order import TABLE_WORDS, Point
@@ -37,6 +38,7 @@ class Facts(NamedTuple):
     why_not     names of instructions that are left to the interpreter, and why
     spreads     nobody can see the order of its blocks
     libraries   names of modules that it needs
+    has_copies  by threads
     """
 
     entries: dict[Point, int]
@@ -51,6 +53,7 @@ class Facts(NamedTuple):
     why_not: dict[str, str]
     spreads: bool
     libraries: list[str]
+    has_copies: bool
 
 
 class Compiled:
@@ -156,6 +159,7 @@ class Tables:
         self.starts = _aligned(warps * WARP, np.int64)
         self.locals = _aligned(warps * WARP, np.int64)
         self.lives = _aligned(warps * WARP // 8, np.uint8)
+        self._queues: Any = None
 
     @classmethod
     def of(cls, warps: int) -> Tables:
@@ -167,8 +171,17 @@ class Tables:
                     return one
         return cls(warps)
 
+    @property
+    def queues(self) -> Any:
+        """Of copies by threads, of each warp; their memory is taken where something is written."""
+        if self._queues is None:
+            self._queues = _aligned(self.warps * native_queues.QUEUE_BYTES, np.uint8).view(native_queues.QUEUE)
+        return self._queues
+
     def give_back(self) -> None:
         """The batch is over."""
+        if self._queues is not None:
+            native_queues.forget(self._queues)
         self._free.append(self)
         del self._free[:-MOST_TABLES]
 

@@ -25,6 +25,7 @@ from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
 from hcq.emu.nv.shader import (
     native_atomics,
+    native_copies,
     native_frame,
     native_memory,
     native_products,
@@ -54,7 +55,9 @@ MEMORY: dict[str, Callable[[Code, Access], str | None]] = {
     "mma": native_products.mma,
     "ldmatrix": native_products.ldmatrix,
     "redux": native_warps.redux,
+    "cp": native_copies.copy,
 }
+CHANGES = ("st", "atom", "red", "cp")  # of these: what is done is not done again
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
 
@@ -94,6 +97,7 @@ class Text:
             self.why_not,
             self.spreads,
             self.libraries,
+            layout.has_copies,
         )
 
 
@@ -412,7 +416,7 @@ class Translator:
 
     def _memory(self, instruction: Instruction) -> None:
         """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
-        changes, safe = instruction.opcode in ("st", "atom", "red"), self.safe
+        changes, safe = instruction.opcode in CHANGES, self.safe
         if changes:
             self.registers.flush(self.live[self.here])
             safe = self.here
@@ -423,7 +427,7 @@ class Translator:
         helper = MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
         if helper:
             self.text.helpers[helper] = None
-        if changes:  # what is done is not done again
+        if changes:
             self.safe = Point(self.here.block, self.here.step + 1)
             self.registers.flush(self.live[self.safe])
 

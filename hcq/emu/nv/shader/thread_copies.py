@@ -24,7 +24,7 @@ WORD_BYTES = 4  # every copy is of whole words
 ALL = -1  # of groups that may be pending: none, and none that has not ended
 
 
-class _Issued(NamedTuple):
+class Issued(NamedTuple):
     """Copies of one instruction. group: how many groups each thread had ended before."""
 
     lanes: Lanes
@@ -42,9 +42,9 @@ class _Issued(NamedTuple):
         count = self.data.shape[1] // WORD_BYTES
         return self.index * count, count
 
-    def only(self, which: Lanes) -> _Issued:
+    def only(self, which: Lanes) -> Issued:
         """Those of some of the threads."""
-        return _Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
+        return Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
 
 
 class ThreadCopies:
@@ -52,7 +52,7 @@ class ThreadCopies:
 
     def __init__(self, threads: int) -> None:
         self._ended = np.zeros(threads, np.int64)  # groups of each thread
-        self._issued: list[_Issued] = []
+        self._issued: list[Issued] = []
 
     @property
     def are_under_way(self) -> bool:
@@ -61,7 +61,21 @@ class ThreadCopies:
 
     def issue(self, lanes: Lanes, memory: Lanes, index: Lanes, data: Lanes) -> None:
         """These threads copy: `memory[index] = data`, before their wait for it ends."""
-        self._issued.append(_Issued(lanes, self._ended[lanes], memory, index, data))
+        self._issued.append(Issued(lanes, self._ended[lanes], memory, index, data))
+
+    @property
+    def ended(self) -> Lanes:
+        """How many groups each thread has ended."""
+        return self._ended
+
+    def add(self, one: Issued) -> None:
+        """What has been issued elsewhere."""
+        self._issued.append(one)
+
+    def take_all(self) -> list[Issued]:
+        """All that is under way, which is somebody else's from now on."""
+        found, self._issued = self._issued, []
+        return found
 
     def commit(self, lanes: Lanes) -> None:
         """These threads end a group each."""
