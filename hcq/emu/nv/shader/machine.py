@@ -183,6 +183,8 @@ class Machine:
             pc = None if self.native is None else self.native.run(path)
             if pc is None:
                 pc = self._interpret(path, block)
+            else:
+                self.fruitless = 0
             if pc < 0:
                 return
             if pc == region.rejoin:

@@ -118,7 +118,21 @@ class Translator:
         self.meets: dict[int, Meet] = {}
         self.here = self.safe = Point(0, 0)
         self.once = self._written_once()
+        self.idle = self._idle()
         self.products: set[int] = set()  # blocks that begin with the product of a warpgroup
+
+    def _idle(self) -> set[int]:
+        """Blocks without steps behind those that wait for mbarriers: a round in which nothing is done is all interpreted,
+        so that the interpreter counts it."""
+        blocks = self.decoded.blocks
+        rest = [number for block in blocks if block.waits for number in block.next]
+        found: set[int] = set()
+        while rest:
+            number = rest.pop()
+            if number < len(blocks) and number not in found and not blocks[number].steps:
+                found.add(number)
+                rest += blocks[number].next
+        return found
 
     def translate(self) -> Text:
         """The whole function."""
@@ -214,6 +228,8 @@ class Translator:
     def _points(self, number: int) -> list[Point]:
         """Where threads can enter a block."""
         can, block = self.can[number], self.decoded.blocks[number]
+        if number in self.idle:
+            return []
         begin = int(number in self.products)
         found = [Point(number, 0), Point(number, 1)] if begin else []  # before a product, and behind it
         for step in range(begin, len(can) + 1):

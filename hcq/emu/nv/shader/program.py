@@ -83,12 +83,6 @@ class Program:
             for function in self.functions
             for instruction in function.body
         )
-        # whether anything asks again and again whether an mbarrier's phase is over
-        self.waits = any(
-            instruction.opcode == "mbarrier" and bool({"try_wait", "test_wait"} & set(instruction.modifiers))
-            for function in self.functions
-            for instruction in function.body
-        )
         self.entry = self.decoded(name)
 
     def check(self) -> None:
