@@ -15,6 +15,7 @@ and warps part at random.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -56,22 +57,25 @@ class Machine:
         self.kernel_name = batch.launch.kernel_name
         self.step_limit = batch.launch.step_limit
         self.check_at = min(self.step_limit, batch.steps + CHECK_STEPS)
-        self.live = batch.numbers.live.copy()
+        self.live: Lanes = batch.numbers.live  # replaced, and never changed, when threads end
         self.live_count = batch.threads_per_block * len(batch.blocks)
         self.live_per_block = np.full(len(batch.blocks), batch.threads_per_block)
         self.runnable: list[Path] = []
         self.waiting: list[Path] = []
         self.running: Path | None = None
         self.barriers: dict[int, Barrier] = {}
-        self.cluster_barrier = ClusterBarrier(batch)
         self.slice_left = TIME_SLICE
-        self.fruitless = (
-            0  # waits for mbarriers that failed, one after the other, while nothing else was done
-        )
+        # waits for mbarriers that failed, one after the other, while nothing else was done
+        self.fruitless = 0
         self._templates: dict[tuple[int, int], Registers] = {}
         if batch.launch.running is not None:
             batch.launch.running.hurry = self._hurry
         self.native = native_of(self)
+
+    @functools.cached_property
+    def cluster_barrier(self) -> ClusterBarrier:
+        """The barrier of all clusters, made when somebody comes to it first."""
+        return ClusterBarrier(self.batch)
 
     # -- functions
 
@@ -403,9 +407,10 @@ class Machine:
             activation = activation.caller
         self.live_count -= path.count
         if self.live_count:
-            mask = path.full_mask
-            self.live = self.live & ~mask
-        self.live_per_block = self.live_per_block - path.per_block()
+            self.live = self.live & ~path.full_mask
+            self.live_per_block = self.live_per_block - path.per_block()
+        else:
+            self.live_per_block = np.zeros_like(self.live_per_block)
         if self.batch.clusters is not None:
             self.batch.clusters.leave(self.live_per_block)
 
@@ -559,7 +564,8 @@ class Machine:
             self._check_barrier(number, expected)
         if any(path.waits_for == "warp barrier" for path in self.waiting):
             self._check_warp_barriers()
-        self.cluster_barrier.check(self)
+        if self.batch.clusters is not None or "cluster_barrier" in vars(self):
+            self.cluster_barrier.check(self)
         for path in [path for path in self.waiting if path.waits_for == "warp"]:
             if self._company_is_here(path, path.activation.decoded.blocks[path.pc]):
                 self._resume(path)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -167,7 +166,7 @@ class Kernel:
             at_once = look_ahead(self.program, launch, blocks, at_once)
         steps = batches = 0
         pending = Pending(blocks, grid, launch.cluster)
-        launch = replace(launch, pending=pending)
+        launch.pending = pending
         while len(numbers := pending.take(at_once)):
             batch = Batch(launch, numbers, steps)
             if checks is not None:

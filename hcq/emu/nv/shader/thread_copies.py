@@ -14,6 +14,7 @@ gives shared memory other contents too early sees what it copied.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ class ThreadCopies:
     """The copies of the threads of a batch, in the order in which they were issued."""
 
     def __init__(self, threads: int) -> None:
-        self._ended = np.zeros(threads, np.int64)  # groups of each thread
+        self._threads = threads
         self._issued: list[Issued] = []
 
     @property
@@ -61,12 +62,12 @@ class ThreadCopies:
 
     def issue(self, lanes: Lanes, memory: Lanes, index: Lanes, data: Lanes) -> None:
         """These threads copy: `memory[index] = data`, before their wait for it ends."""
-        self._issued.append(Issued(lanes, self._ended[lanes], memory, index, data))
+        self._issued.append(Issued(lanes, self.ended[lanes], memory, index, data))
 
-    @property
+    @functools.cached_property
     def ended(self) -> Lanes:
         """How many groups each thread has ended."""
-        return self._ended
+        return np.zeros(self._threads, np.int64)
 
     def add(self, one: Issued) -> None:
         """What has been issued elsewhere."""
@@ -79,14 +80,14 @@ class ThreadCopies:
 
     def commit(self, lanes: Lanes) -> None:
         """These threads end a group each."""
-        self._ended[lanes] += 1
+        self.ended[lanes] += 1
 
     def wait(self, lanes: Lanes, pending: int) -> None:
         """These threads wait until at most so many of their latest groups are not done; ALL: until all copies are."""
         if not self._issued:
             return
-        done = np.full(len(self._ended), -1)
-        done[lanes] = self._ended[lanes] + 1 if pending == ALL else self._ended[lanes] - pending
+        done = np.full(len(self.ended), -1)
+        done[lanes] = self.ended[lanes] + 1 if pending == ALL else self.ended[lanes] - pending
         self._finish([one.group < done[one.lanes] for one in self._issued])
 
     def stored(self, memory: Lanes, start: Lanes, size: int) -> None:
