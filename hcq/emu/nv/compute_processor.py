@@ -42,6 +42,12 @@ PAYLOAD_BYTES = {
     StructureSize.SEMAPHORE_TWO_WORDS: 8,
     StructureSize.SEMAPHORE_FOUR_WORDS: 4,
 }
+OF_WINDOWS = (
+    compute.SetShaderSharedMemoryWindowA, compute.SetShaderSharedMemoryWindowB, compute.SetShaderLocalMemoryWindowA,
+    compute.SetShaderLocalMemoryWindowB, compute.SetShaderLocalMemoryA, compute.SetShaderLocalMemoryB,
+    compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB,
+    compute.SetShaderLocalMemoryNonThrottledC,
+)  # fmt: skip
 MAX_CHAIN = 1 << 16  # dependent launches behind one another: more is a circle
 REDUCTIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
 
@@ -84,6 +90,7 @@ class ComputeProcessor(Engine):
         self.qmd = qmd_for(class_id)
         self.shader = shader
         self.inline: list[int] = []
+        self._said: tuple[tuple[int, ...], Windows] | None = None  # words of OF_WINDOWS, and what they say
         self.dependence: dict[int, int] = {}  # QMD address -> how many grids it still waits for
 
     # ------------------------------------------------------------ launches
@@ -156,6 +163,12 @@ class ComputeProcessor(Engine):
 
     def _windows(self) -> Windows:
         """What the channel has said of its windows and of local memory."""
+        words = tuple(self.words.get(method.at, 0) for method in OF_WINDOWS)
+        if self._said is None or self._said[0] != words:
+            self._said = words, self._said_windows()
+        return self._said[1]
+
+    def _said_windows(self) -> Windows:
         kind = self.accepted[compute.SetShaderLocalMemoryNonThrottledC.at].method
         counts = kind.decode([self.word(kind)]).values
         return Windows(

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.nv.shader.barrier import Barrier
-from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
+from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.cluster_barrier import ClusterBarrier
-from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
+from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.meetings import block_met, warps_met
 from hcq.emu.nv.shader.native import native_of
-from hcq.emu.nv.shader.paths import Activation, Path, Region
+from hcq.emu.nv.shader.paths import Activation, Path, Region, stack_end
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.stops import deadlock, endless_wait, too_long
@@ -85,7 +85,7 @@ class Machine:
         """Registers and local memory for a call, by the threads of a path."""
         base = 0 if caller is None else caller.local_base + caller.decoded.local_bytes
         if caller is not None and path is not None and caller.decoded.stack is not None:
-            base = self._stack_end(caller, path, base)
+            base = stack_end(caller, path, base)
         self.batch.need_local(base + decoded.local_bytes)
         key = (id(decoded), base)
         if key not in self._templates:
@@ -104,23 +104,14 @@ class Machine:
             )
         return made
 
-    def _stack_end(self, caller: Activation, path: Path, least: int) -> int:
-        """Behind all that the threads of a path have taken from their stacks."""
-        taken = caller.registers[caller.decoded.stack or 0]
-        if len(taken) > 1 and path.mask is not None:
-            taken = taken[path.mask]
-        top = min(int(taken.max()), MAX_LOCAL_BYTES + 1)
-        return max(least, -(-top // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT)
-
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])
             return value.astype(scalar, copy=False)
         if name in decoded.offsets:
-            at = local_base + decoded.offsets[name]
-        else:
-            at = self.program.address(decoded, name)
-        found: Lanes = np.array([(at + offset) % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+            at = local_base + decoded.offsets[name] + offset
+            return np.array([at % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+        found = self.program.value(decoded, name, offset, scalar)
         if self.batch.clusters is not None and self.program.is_shared(decoded, name):
             found = found + self.batch.clusters.own(self.batch).astype(scalar)
         return found

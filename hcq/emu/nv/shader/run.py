@@ -92,12 +92,12 @@ class Kernel:
         self.program = Program(parsed, entry, dict(symbols or {}), decoder)
         self.function = self.program.entry.function
 
-    @property
+    @functools.cached_property
     def param_bytes(self) -> int:
         """How many bytes of parameters it reads."""
         return self.function.param_bytes
 
-    @property
+    @functools.cached_property
     def static_shared_bytes(self) -> int:
         """Shared memory of its own variables; what the launch asks for comes after it."""
         return self.program.static_shared_bytes
