@@ -2,7 +2,7 @@
 
 In       a Program, the dialect of a GPU family
 Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per block
-Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
+Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects), asked_ahead.py (order)
 
 On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
 in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers
@@ -11,7 +11,7 @@ start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -19,6 +19,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import OF_NUMBERS, UNITS_READ, Instruction, Program
+from hcq.compiler.render.asked_ahead import AskedAhead
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type, suffix
@@ -59,6 +60,7 @@ class Dialect:
     bulk: Callable[[Text, Instruction], None]  # one of BULK
     shared_fence: Callable[[Text], None]  # stores to shared memory are seen by matrix units that read it
     declared_shared: int  # bytes of shared memory that an object can declare
+    in_order: str  # what is called where LLVM is to move nothing across; "": it does so rightly by itself
     bare_barrier: tuple[str, ...]  # behind a wait that leaves some copies under way
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
@@ -93,9 +95,24 @@ class _KernelText(Text):
             self.first = Instruction(Op.SPECIAL, dtypes.index, (), "wave", 0)
             self.copy_facts, self.other_facts = self._scopes()
 
+    def _ordered(self) -> Iterator[Instruction | None]:
+        """The instructions as they are written. None: nothing moves across."""
+        instructions = self.program.instructions
+        if not self.dialect.in_order or all(it.op is not Op.MATRIX for it in instructions):
+            yield from instructions
+            return
+        order = AskedAhead()
+        for it in instructions:
+            yield from order.take(it)
+
     def module(self) -> str:
         program, dialect = self.program, self.dialect
-        for it in program.instructions:
+        for it in self._ordered():
+            if it is None:
+                self._end_guard()
+                self.line(f"call void @{dialect.in_order}(i32 0)")
+                self.declare(f"declare void @{dialect.in_order}(i32)")
+                continue
             if it.op is not Op.COPY_SHARED or it.src[5] is not self.guard:
                 self._end_guard()
             self.instruction(it)

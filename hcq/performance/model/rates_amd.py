@@ -36,7 +36,8 @@ RDNA_LANES: dict[str, float] = {
 
 _MI210 = Rates(
     l1=125, l2=270, dram=640, shared=50, atomic=900, read_share=0.83, mix_loss=0.0, l2_share=0.7, matrix_share=0.8,
-    lanes=CDNA_LANES, block_clocks=600, warp_clocks=8, launch_s=1.0e-6, graph_s=0.8e-6, line_words=0.27,
+    lanes=CDNA_LANES, block_clocks=600, warp_clocks=8, begin_clocks=1.43, launch_s=1.0e-6, graph_s=0.8e-6,
+    line_words=0.27,
     sources={
         "l1": "gpu-benches, gpu-latency/mi210.txt: 125; MT4G 124",
         "l2": "gpu-benches, gpu-latency/mi210.txt: 249; MT4G 302: between them",
@@ -50,6 +51,7 @@ _MI210 = Rates(
         "lanes": "ROCm's documentation, MI250 microarchitecture: four SIMDs of 16 lanes",
         "block_clocks": "inferred: the A100's by the clock of DRAM's latency",
         "warp_clocks": "inferred: the A100's",
+        "begin_clocks": "inferred: the A100's",
         "launch_s": "gpu-benches, gpu-small-kernels/mi210.txt: 2.05 us",
         "graph_s": "gpu-benches, gpu-small-kernels/mi210_graph.txt: 2.05 us",
         "line_words": "inferred: an H100's",
