@@ -11,7 +11,7 @@ start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -19,7 +19,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import OF_NUMBERS, UNITS_READ, Instruction, Program
-from hcq.compiler.render.asked_ahead import AskedAhead
+from hcq.compiler.render.asked_ahead import AskedAhead, Mark, parted
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type, suffix
@@ -87,6 +87,7 @@ class _KernelText(Text):
         self.metadata: list[str] = []
         self.batch = 0  # copies of every wave in the last batch
         self.has_waited = False  # the instruction before is a wait
+        self.put_off: list[str] = []  # lines that need what was loaded ahead
         self.first: Instruction | None = None  # the number of the wave's first thread
         self.guard: Instruction | None = None  # the condition for copies that stand here
         self.guarded = ""  # their block
@@ -95,27 +96,30 @@ class _KernelText(Text):
             self.first = Instruction(Op.SPECIAL, dtypes.index, (), "wave", 0)
             self.copy_facts, self.other_facts = self._scopes()
 
-    def _ordered(self) -> Iterator[Instruction | None]:
-        """The instructions as they are written. None: nothing moves across."""
-        instructions = self.program.instructions
-        if not self.dialect.in_order or all(it.op is not Op.MATRIX for it in instructions):
-            yield from instructions
+    def _mark(self, mark: Mark) -> None:
+        if mark is Mark.REST:
+            self.lines += self.put_off
+            self.put_off = []
             return
-        order = AskedAhead()
-        for it in instructions:
-            yield from order.take(it)
+        self._end_guard()
+        self.line(f"call void @{self.dialect.in_order}(i32 0)")
+        self.declare(f"declare void @{self.dialect.in_order}(i32)")
 
     def module(self) -> str:
         program, dialect = self.program, self.dialect
-        for it in self._ordered():
-            if it is None:
-                self._end_guard()
-                self.line(f"call void @{dialect.in_order}(i32 0)")
-                self.declare(f"declare void @{dialect.in_order}(i32)")
+        has_units = any(it.op is Op.MATRIX for it in program.instructions)
+        order = AskedAhead() if dialect.in_order and has_units else None
+        for it in program.instructions if order is None else order.all(program.instructions):
+            if isinstance(it, Mark):
+                self._mark(it)
                 continue
             if it.op is not Op.COPY_SHARED or it.src[5] is not self.guard:
                 self._end_guard()
+            begin = len(self.lines)
             self.instruction(it)
+            if order is not None and order.is_ahead(it):
+                self.lines[begin:], rest = parted(self.lines[begin:])
+                self.put_off += rest
         params = []
         for param, _ in program.params:
             facts = "noalias" if param.writable else "noalias readonly"
