@@ -18,7 +18,8 @@ class Rates:
 
     l1, l2, last, dram    clocks until a load is answered there; last: the cache behind L2, 0 where there is none
     shared, atomic        the same of a load of shared memory; of an atomic whose result is read
-    read_share, mix_loss  of DRAM's peak: what reads alone get; what of it is lost where half of the traffic is writes
+    read_share, mix_loss  of DRAM's peak: what reads alone get; what of it is lost where half of the traffic is writes,
+                          less than nothing where writes are faster
     l2_share              of L2's rate
     matrix_share          of the peak of matrix units: what a product gets at the clocks that power allows
     lanes                 pipe -> threads whose instruction a unit begins in a clock
