@@ -66,7 +66,7 @@ class AskedAhead:
     def take(self, it: Instruction) -> Iterator[Instruction | Mark]:
         """What is to be written now that this one has come."""
         uses = [source for source in it.src if source in self.asked]
-        if uses and it.op in PREPARES:
+        if uses and it.op in PREPARES and all(source is None or source.op is not Op.ACCUMULATOR for source in it.src):
             self.asked.add(it)
             self.late[it] = None
             self.is_waiting = True
