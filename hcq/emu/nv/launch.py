@@ -244,7 +244,7 @@ class Shader:
                 report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample, running=running)
             if tally is not None:
                 self._look_at_more(run, report, tally)
-                counters.tell(pid, tally.record)
+                counters.tell(pid, tally.end())
         except (KernelFault, UsageError) as error:
             end = stopped(error, memory, block)
             if isinstance(error, KernelFault) and not isinstance(error, Interrupted):
