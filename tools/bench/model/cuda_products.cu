@@ -126,6 +126,43 @@ __global__ void tile_1d(const float *a, const float *b, float *c, int n, float a
     }
     for (int i = 0; i < 8; i++) c[(ty * 8 + i) * n + tx] = alpha * sum[i] + beta * c[(ty * 8 + i) * n + tx];
 }
+// warps' tiles of 32 x 32, single words, the matrices' edges looked at
+__global__ void __launch_bounds__(256) warps_checked(const float *a, const float *b, float *c, int n, float alpha,
+float beta) {
+    constexpr int BM = 128, BN = 64, BK = 64, TM = 8, TN = 4;
+    extern __shared__ float x[];
+    float *y = x + BM * BK;
+    int t = threadIdx.x, warp = t / 32, lane = t % 32, top = blockIdx.y * BM, left0 = blockIdx.x * BN;
+    int row0 = warp / 2 * 32 + lane / 8 * TM, column0 = warp % 2 * 32 + lane % 8 * TN;
+    float sum[TM][TN] = {}, left[TM], right[TN];
+    for (int k0 = 0; k0 < n; k0 += BK) {
+        for (int i = t; i < BM * BK; i += 256) {
+            int row = top + i / BK, column = k0 + i % BK;
+            x[i] = row < n && column < n ? a[row * n + column] : 0;
+        }
+        for (int i = t; i < BK * BN; i += 256) {
+            int row = k0 + i / BN, column = left0 + i % BN;
+            y[i] = row < n && column < n ? b[row * n + column] : 0;
+        }
+        __syncthreads();
+        for (int k = 0; k < BK; k++) {
+            #pragma unroll
+            for (int i = 0; i < TM; i++) left[i] = x[(row0 + i) * BK + k];
+            #pragma unroll
+            for (int j = 0; j < TN; j++) right[j] = y[k * BN + column0 + j];
+            #pragma unroll
+            for (int i = 0; i < TM; i++)
+                #pragma unroll
+                for (int j = 0; j < TN; j++) sum[i][j] += left[i] * right[j];
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++) {
+            int row = top + row0 + i, column = left0 + column0 + j;
+            if (row < n && column < n) c[row * n + column] = alpha * sum[i][j] + beta * c[row * n + column];
+        }
+}
 // a thread has 64 results of its column, in an array that a loop goes through
 __global__ void __launch_bounds__(256) coarsened(const float *a, const float *b, float *c, int n, float alpha,
 float beta) {

@@ -118,7 +118,7 @@ __global__ void sum_interleaved(const float *in, float *out) {
     int t = threadIdx.x;
     part[t] = in[INDEX];
     __syncthreads();
-    for (int s = 1; s < 256; s *= 2) {
+    for (int s = 1; s < blockDim.x; s *= 2) {
         if (t % (2 * s) == 0) part[t] += part[t + s];
         __syncthreads();
     }
@@ -130,7 +130,7 @@ __global__ void sum_sequential(const float *in, float *out) {
     size_t i = blockIdx.x * 512 + t;
     part[t] = in[i] + in[i + 256];
     __syncthreads();
-    for (int s = 128; s > 0; s /= 2) {
+    for (int s = blockDim.x / 2; s > 0; s /= 2) {
         if (t < s) part[t] += part[t + s];
         __syncthreads();
     }
