@@ -84,7 +84,9 @@ def check(devices: Sequence[str]) -> None:
 def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples: int) -> dict[str, Any]:
     """All samples of one operator, on every device."""
     names = emulated(devices)
-    return judge.run_operator(op, kinds, samples, lambda *sample: run_sample(*sample, names))
+    return judge.run_operator(
+        op, kinds, samples, lambda op, function, sample: run_sample(op, function, sample, names)
+    )
 
 
 def run_sample(op: Any, function: Callable[..., Any], sample: Any, devices: Sequence[str]) -> Outcome:
