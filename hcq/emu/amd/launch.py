@@ -119,7 +119,7 @@ def launch(
             stray_accesses.tell(pid, each)
     if tally is not None:
         look_at_more(run, report, tally, is_ending)
-        counters.tell(pid, tally.record)
+        counters.tell(pid, tally.end())
 
 
 @functools.lru_cache(512)
