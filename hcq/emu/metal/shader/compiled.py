@@ -74,7 +74,7 @@ class _Job:
         self._assembled, self._turns = assembled, turns
         self.found = self.site = self.index = self.piece = 0
         self._launch = np.zeros(TABLE + 2 * len(bound), np.int64)
-        self._fields = fields = memoryview(self._launch)
+        self._fields = fields = self._launch.data
         fields[2], fields[3], fields[4] = turns.grid
         for number, data in enumerate(bound):
             fields[TABLE + 2 * number], fields[TABLE + 2 * number + 1] = native.address_of(data), len(data)
