@@ -100,3 +100,18 @@ def test_a_chain_of_blocks_takes_longer_the_longer_it_is_and_the_fewer_words_are
 
     assert seconds(awaited_blocks=2 * blocks) == pytest.approx(2 * seconds())
     assert seconds(awaited_window=2 * window) == pytest.approx(seconds() / 2)
+
+
+def test_blocks_that_were_stopped_before_they_read_say_nothing_of_what_blocks_share() -> None:
+    def sample() -> Tally:
+        made = Tally("gfx1100", 0, "k", (4096, 1, 1), (32, 1, 1), 32, 32, 0, 0, 4)
+        made.record.l2_bytes = 1 << 16
+        return made
+
+    for sectors, is_told in ((0.5, False), (2, True)):
+        tally = sample()
+        held = tally.held()
+        assert held is not None
+        held.record.l2_bytes = round(sectors * held.record.blocks * held.record.sector_bytes)
+        tally.learn(held)
+        assert bool(tally.record.held_l2_bytes) is is_told
