@@ -275,6 +275,8 @@ text; their rates are those that others measured on a relative, or inferred, and
 - Clocks under load: rates of matrix units and of float32 on GA102 are those that libraries sustain; other
   clocks are the boost clock.
 - Warps that wait for each other at mbarriers of a pipeline are taken as if they came in time.
+- Of PTX, a warp's chain is cut at each `mma.sync`: a load that stands behind one is taken to be asked for after it,
+  which ptxas need not do. It costs kernels that read operands straight from memory, with a short `k`, up to a third.
 - The latency of an asynchronous bulk copy is taken to be hidden.
 """
 # (ladder, row) -> why the model is off
