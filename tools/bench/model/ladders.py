@@ -2,8 +2,7 @@
 
 In       nothing
 Out      CASES: each a kernel of ours, its launch, what was measured and where that is written
-Next     count.py (runs the kernels on emulated GPUs), page.py (docs/model.md), cuda_*.py and hip_kernels.py (the
-         kernels)
+Next     count.py (runs the kernels on emulated GPUs), page.py (docs/model.md), *.cu and *.hip (the kernels)
 Source   each case's `source`. Which ladders were held out while the model was written: docs/decisions/0015
 
 Kernels are written anew after the descriptions that came with the figures; where a description leaves a launch open,
