@@ -87,7 +87,9 @@ def test_fewer_warps_at_once_never_hide_more(chip: str) -> None:
 
 
 @pytest.mark.parametrize("clocks", [1e3, 1e5])
-def test_a_block_that_has_a_unit_for_itself_takes_its_work_and_its_waits_one_after_the_other(clocks: float) -> None:
+def test_a_block_that_has_a_unit_for_itself_takes_its_work_and_its_waits_one_after_the_other(
+    clocks: float,
+) -> None:
     chip = datasheets.chip("a100")
     blocks = chip.units
     alone = stream(

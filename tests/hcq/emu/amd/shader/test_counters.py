@@ -290,7 +290,9 @@ STEPS
 
 def test_a_wave_waits_for_its_matrix_unit_as_long_as_a_product_before_keeps_it() -> None:
     def clocks(products: int) -> float:
-        step = "  %sum{next} = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half> %x, <4 x half> %x, "
+        step = (
+            "  %sum{next} = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half> %x, <4 x half> %x, "
+        )
         step += "<4 x float> %sum{now}, i32 0, i32 0, i32 0)"
         steps = "\n".join(step.format(now=now, next=now + 1) for now in range(products))
         ir = PRODUCTS.replace("STEPS", steps).replace("LAST", str(products))
