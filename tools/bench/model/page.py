@@ -236,8 +236,8 @@ put together (`hcq/performance/model/time.py`):
   copies passes that path once, as it is stored to shared memory.
 - **What the whole chip works**: the begin of one block after another, L2, the cache behind it, DRAM at the share of
   its rate that programs get, atomics by how many of them change one line. On an MI200, L2 has 32 channels, each for
-  every 32nd piece of 256 bytes. What blocks ask for meets in one of them only if a block does so in its whole time, and so do blocks
-  that run together.
+  every 32nd piece of 256 bytes. What blocks ask for meets in one of them only if a block does so in its whole time,
+  and so do blocks that run together.
 - **What a warp waits**: chains of instructions of which each needs the one before, seen from the text of the
   kernel (PTX scheduled as ptxas does it; AMD's own waits). Loads wait for the level that answers the slowest of
   those that are waited for together (`waiting.py`). A unit hides this only as far as it has warps: Little's
@@ -283,8 +283,8 @@ text; their rates are those that others measured on a relative, or inferred, and
 # (ladder, row) -> why the model is off
 ROWS_APART = (
     "AMD's profiler shows for this kernel an L1 that never hits, an L2 that hits 93 % and a request of 64 bytes for "
-    "each 11 clocks of a CU (rocprof-compute/4-StridedAccess of the same source). The model's never hits either. But in "
-    "step waves that go through rows of one channel keep most channels waiting, or the buffers that translate "
+    "each 11 clocks of a CU (rocprof-compute/4-StridedAccess of the same source). The model's never hits either. "
+    "Waves that go through rows of one channel in step keep most channels waiting, or the buffers that translate "
     "addresses do, and neither is published"
 )
 ONE_WAVE = (
@@ -299,7 +299,10 @@ LINES_OF_ATOMICS = (
     "16,000 atomics on 64 words: how soon those of other words of a line follow was measured on an H100 alone"
 )
 PARTS_OF_LINES = "a store of a part of a line is taken to keep a channel as long as one of all of it"
-TWENTY_MORE = "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no launch costs"
+TWENTY_MORE = (
+    "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no "
+    "launch costs"
+)
 # rows that a constant comes from
 GIVE_CONSTANTS = {
     ("intensity-a100-40", "48 steps"),  # time.BOUND_TOGETHER
