@@ -273,7 +273,8 @@ class _Text:
         with r.when(theirs.ne(NOBODY)):
             clock, mine = marks[MARK_CLOCK][cell], own + self.first
             with r.when(theirs.eq(mine)), r.when(self.is_apart):
-                with r.when(marks[MARK_LANE][cell].ne(lane)), r.when(clock.gt(self.met[own])):
+                is_other = marks[MARK_LANE][cell].ne(lane) | lane.eq(SEVERAL)
+                with r.when(is_other), r.when(clock.gt(self.met[own])):
                     r.leave(FINDS)
             with r.when(theirs.ne(mine)):
                 with r.when(marks[MARK_LEVEL][cell].eq(UNMARKED)):
