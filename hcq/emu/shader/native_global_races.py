@@ -56,7 +56,7 @@ class NativeGlobalRaces:
         self.table[PER_BLOCK] = warps_per_block
         self.here = native.address_of(self.table.data)
         self.rooms = np.zeros((4, MOST_LANES), np.int32)
-        self.table[CELLS:STAMP] = [_address(room) for room in self.rooms]
+        self.table[CELLS:STAMP] = [address(room) for room in self.rooms]
         self.version, self.stamp, self.warps = -1, FIRST_STAMP, 0
 
     def access(
@@ -78,10 +78,10 @@ class NativeGlobalRaces:
             self._take_order(order)
         if order.thread_known is not None:
             return False
-        warps, lanes = _whole(warps), _whole(lanes)
+        warps, lanes = whole(warps), whole(lanes)
         addresses = np.ascontiguousarray(addresses)
         self.table[COUNT : APART] = (
-            count, _address(warps), _address(lanes), _address(addresses), size_bytes, site, level,
+            count, address(warps), address(lanes), address(addresses), size_bytes, site, level,
         )  # fmt: skip
         self.table[STAMP] = self._next_stamp()
         run = _routine(kind).run
@@ -112,7 +112,7 @@ class NativeGlobalRaces:
         self.table[APART:PER_BLOCK] = order.lanes_are_apart, order.first
         self.warps = self.table[WARPS_AT_ONCE] = len(order.clock)
         self.table[CLOCK : PAGES] = [
-            _address(one) for one in (order.clock, order.known, order.met, order.far_at)
+            address(one) for one in (order.clock, order.known, order.met, order.far_at)
         ]
 
     def _take_marks(self) -> None:
@@ -120,7 +120,7 @@ class NativeGlobalRaces:
         shadow = self.shadow
         self.version = shadow.version
         self.table[PAGES:CELLS] = (
-            _address(shadow.table.keys), _address(shadow.table.found), len(shadow.table.keys) - 1,
+            address(shadow.table.keys), address(shadow.table.found), len(shadow.table.keys) - 1,
         )  # fmt: skip
         for number, pool in enumerate(shadow.pools.values()):
             begin = POOLS + number * POOL_WORDS
@@ -130,17 +130,19 @@ class NativeGlobalRaces:
 def _pool_words(pool: Pool) -> list[int]:
     shift = pool.unit.bit_length() - 1
     arrays = (pool.is_stored, pool.scratch, pool.record)
-    words = [shift, PAGE_BITS - shift, *map(_address, arrays)]
+    words = [shift, PAGE_BITS - shift, *map(address, arrays)]
     for marks in pool.marks:
-        words += [_address(one) for one in (marks.warp, marks.clock, marks.site, marks.lane, marks.level)]
+        words += [address(one) for one in (marks.warp, marks.clock, marks.site, marks.lane, marks.level)]
     return words + [0] * (POOL_WORDS - len(words))
 
 
-def _whole(numbers: Array) -> Array:
+def whole(numbers: Array) -> Array:
+    """As a routine takes them."""
     return np.ascontiguousarray(numbers, np.int64)
 
 
-def _address(array: Array) -> int:
+def address(array: Array) -> int:
+    """Where an array is, which somebody keeps."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -199,21 +201,21 @@ class _Text:
         shift, count = r.variable(0), r.variable(0)
         last_address, last_warp = r.variable(-1), r.variable(-1)
         with r.loop(r.field(COUNT)) as number, r.once() as done:
-            address, warp, lane = addresses[number], warps[number], lanes[number]
+            at_address, warp, lane = addresses[number], warps[number], lanes[number]
             if is_load:
-                with r.when(address.eq(last_address.get())), r.when(warp.eq(last_warp.get())):
+                with r.when(at_address.eq(last_address.get())), r.when(warp.eq(last_warp.get())):
                     self._once_more(count.get(), size >> shift.get(), lane)
                     r.skip(done)
-            page = address >> PAGE_BITS
+            page = at_address >> PAGE_BITS
             with r.when(page.ne(page_now.get())):
                 self._page(page, pool, shift, base)
                 page_now.set(page)
             with r.when(base.get().lt(0)):
                 r.skip(done)
-            inside = address & (PAGE - 1)
+            inside = at_address & (PAGE - 1)
             with r.when((inside + size).gt(PAGE)):
                 r.leave(FINDS)
-            with r.when(((address | size) & ((_one(r) << shift.get()) - 1)).ne(0)):
+            with r.when(((at_address | size) & ((_one(r) << shift.get()) - 1)).ne(0)):
                 r.leave(NEW_PAGE)
             cell, at = base.get() + (inside >> shift.get()), count.get()
             cells = size >> shift.get()
@@ -221,7 +223,7 @@ class _Text:
                 self.cells[at + more], self.own[at + more] = cell + more, warp
                 self.first_lanes[at + more] = self.last_lanes[at + more] = lane
             count.set(at + cells)
-            last_address.set(address), last_warp.set(warp)
+            last_address.set(at_address), last_warp.set(warp)
         with r.when(count.get().eq(0)):
             r.leave(QUIET)
         self.count = count.get()
