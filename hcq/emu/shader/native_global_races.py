@@ -58,6 +58,7 @@ class NativeGlobalRaces:
         self.rooms = np.zeros((4, MOST_LANES), np.int32)
         self.table[CELLS:STAMP] = [address(room) for room in self.rooms]
         self.version, self.stamp, self.warps = -1, FIRST_STAMP, 0
+        self.who: tuple[Array | None, ...] = (None, None)  # the last warps and lanes, and these as a routine takes them
 
     def access(
         self,
@@ -78,11 +79,12 @@ class NativeGlobalRaces:
             self._take_order(order)
         if order.thread_known is not None:
             return False
-        warps, lanes = whole(warps), whole(lanes)
+        if warps is not self.who[0] or lanes is not self.who[1]:
+            self.who = warps, lanes, whole(warps), whole(lanes)
+            self.table[WARPS:ADDRESSES] = address(self.who[2]), address(self.who[3])
         addresses = np.ascontiguousarray(addresses)
-        self.table[COUNT : APART] = (
-            count, address(warps), address(lanes), address(addresses), size_bytes, site, level,
-        )  # fmt: skip
+        self.table[COUNT] = count
+        self.table[ADDRESSES:APART] = address(addresses), size_bytes, site, level
         self.table[STAMP] = self._next_stamp()
         run = _routine(kind).run
         while True:
@@ -198,7 +200,7 @@ class _Text:
         size, addresses = r.field(SIZE), r.array(ADDRESSES, "i64")
         warps, lanes = r.array(WARPS, "i64"), r.array(LANES, "i64")
         pool, page_now, base = r.variable(0), r.variable(-1), r.variable(0)
-        shift, count = r.variable(0), r.variable(0)
+        shift, count, written = r.variable(0), r.variable(0), r.variable(0)
         last_address, last_warp = r.variable(-1), r.variable(-1)
         with r.loop(r.field(COUNT)) as number, r.once() as done:
             at_address, warp, lane = addresses[number], warps[number], lanes[number]
@@ -208,7 +210,7 @@ class _Text:
                     r.skip(done)
             page = at_address >> PAGE_BITS
             with r.when(page.ne(page_now.get())):
-                self._page(page, pool, shift, base)
+                self._page(page, pool, shift, base, written)
                 page_now.set(page)
             with r.when(base.get().lt(0)):
                 r.skip(done)
@@ -226,7 +228,7 @@ class _Text:
             last_address.set(at_address), last_warp.set(warp)
         with r.when(count.get().eq(0)):
             r.leave(QUIET)
-        self.count = count.get()
+        self.count, self.are_written = count.get(), written.get()
         self.pool = (pool.get() - 1) * POOL_WORDS + POOLS
 
     def _once_more(self, count: Value, cells: Value, lane: Value) -> None:
@@ -240,8 +242,10 @@ class _Text:
             with r.when(self.is_apart):
                 self.first_lanes[count - 1 - more] = SEVERAL
 
-    def _page(self, page: Value, pool: Variable, shift: Variable, base: Variable) -> None:
-        """Where a page's cells begin; negative where it is left out."""
+    def _page(
+        self, page: Value, pool: Variable, shift: Variable, base: Variable, written: Variable
+    ) -> None:
+        """Where a page's cells begin; negative where it is left out. written: 0 as long as none has been stored to."""
         r = self.r
         keys, places, mask = r.array(PAGES, "i64"), r.array(PLACES, "i64"), r.field(MASK)
         key = page | TAKEN
@@ -258,6 +262,8 @@ class _Text:
                             shift.set(r.field(number * POOL_WORDS + (POOLS - POOL_WORDS + SHIFT)))
                         with r.when(pool.get().ne(number)):
                             r.leave(FINDS)
+                        is_stored = r.array((number - 1) * POOL_WORDS + (POOLS + IS_STORED), "i8")
+                        written.set(written.get() | is_stored[place >> 2])
                         base.set((place >> 2) << (_one(r) * PAGE_BITS - shift.get()))
                     r.skip(found)
                 with r.when(keys[at].eq(0)):
@@ -329,7 +335,7 @@ class _Text:
 
     def _load(self) -> None:
         r = self.r
-        with self._each() as (number, cell, own):
+        with r.when(self.are_written.ne(0) | self.has_changes), self._each() as (number, cell, own):
             lane = self.first_lanes[number]
             with r.when(self.is_stored[cell >> self.page_shift].ne(0)):
                 self._against(self.stores, cell, own, lane)
