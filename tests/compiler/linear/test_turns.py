@@ -18,7 +18,8 @@ from tests.compiler.loops.test_loop_nest import attention, slope_of_keys
 if TYPE_CHECKING:
     from hcq.device import Device
 
-AT_ONCE = "split r1 4; vectorize r1.1; unroll r1; split r0 2; unroll r0.1; split r2 8; split r2.1 4; vectorize r2.2; unroll r2.1"
+ROWS_AND_KEYS = "split r0 2; unroll r0.1; split r2 8; split r2.1 4; vectorize r2.2; unroll r2.1"
+AT_ONCE = f"split r1 4; vectorize r1.1; unroll r1; {ROWS_AND_KEYS}"
 IN_TURNS = AT_ONCE.replace(
     "split r1 4; vectorize r1.1", "split r1 8; split r1.1 4; vectorize r1.2; unroll r1.1"
 )
