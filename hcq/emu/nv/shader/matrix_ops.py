@@ -183,13 +183,18 @@ def form_of(code: Code) -> Form:
 def mma(code: Code) -> Step:
     """D = A * B + C"""
     code.flag("sync"), code.flag("aligned")
+    sparse = code.take("sp", "sp::ordered_metadata")
     kind = next((word for word in code.rest if word.startswith("kind::")), "")
     if kind:
         from hcq.emu.nv.shader import small_matrix_ops
 
         if not code.take(*small_matrix_ops.KINDS):
             raise code.refuse(f".{kind}: the kinds are {', '.join(small_matrix_ops.KINDS)}")
-        return small_matrix_ops.product(code, kind)
+        return small_matrix_ops.product(code, kind, sparse)
+    if sparse:
+        from hcq.emu.nv.shader import sparse_matrix_ops
+
+        return sparse_matrix_ops.product(code, sparse != "sp")
     form = form_of(code)
     (m, n, k), c_type, bits = form.sizes, form.c_type, INPUT_BITS[form.kinds[0]]
     c_place = c_fragment(m, n)
@@ -293,23 +298,41 @@ def product(
 
     scales   of the rows of A and of the columns of B, for as many blocks of k as there are
     """
-    targets = code.parts(code.operands[0], _register_count(d_type.width, place))
-    writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
-    result = from_numbers(d_type.name, saturates)
+    write = results(code, d_type, place, saturates)
 
     def step(registers: Registers, group: Group) -> None:
         x, y, z = (part.matrix(group.batch, registers) for part in parts)
         if scales is not None:
-            of_x, of_y = (read(registers, group) for read in scales)
-            repeats = x.shape[2] // of_x.shape[2]
-            x = x * np.repeat(of_x, repeats, axis=2)
-            y = y * np.repeat(of_y, repeats, axis=2).transpose(0, 2, 1)
-        found = combine(x, y, z)[:, place.rows, place.columns]
-        packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
+            x, y = scaled(registers, group, scales, x, y)
+        write(registers, group, combine(x, y, z))
+
+    return step
+
+
+def results(
+    code: Code, d_type: Type, place: Fragment, saturates: bool
+) -> Callable[[Registers, Group, Lanes], None]:
+    """What writes (warps, rows, columns) numbers to the first operand's fragments."""
+    targets = code.parts(code.operands[0], _register_count(d_type.width, place))
+    writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
+    pack = from_numbers(d_type.name, saturates)
+
+    def write_all(registers: Registers, group: Group, found: Lanes) -> None:
+        chosen = np.ascontiguousarray(found[:, place.rows, place.columns])
+        packed = pack(chosen.reshape(group.batch.count, -1))
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
 
-    return step
+    return write_all
+
+
+def scaled(
+    registers: Registers, group: Group, scales: tuple[Scales, Scales], x: Lanes, y: Lanes
+) -> tuple[Lanes, Lanes]:
+    """A and B times the scales of their blocks of k."""
+    of_x, of_y = (read(registers, group) for read in scales)
+    repeats = x.shape[2] // of_x.shape[2]
+    return x * np.repeat(of_x, repeats, axis=2), y * np.repeat(of_y, repeats, axis=2).transpose(0, 2, 1)
 
 
 def fused(mode: str, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
