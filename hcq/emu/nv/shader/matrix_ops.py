@@ -169,7 +169,7 @@ def form_of(code: Code) -> Form:
     if not bits or not are_alike or SHAPES[shape][2] not in DEPTHS[a_kind]:
         raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
     if shape == "m8n8k4" and a_kind != "f64":
-        raise code.refuse("m8n8k4 is supported for .f64 only")
+        raise code.refuse("m8n8k4 is for .f64 and .f16")
     combine: Combine = functools.partial(in_order, LEAST.get(a_kind, 0.0) * LEAST.get(b_kind, 0.0))
     if d_type.name == "f64":
         combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
@@ -195,6 +195,11 @@ def mma(code: Code) -> Step:
         from hcq.emu.nv.shader import sparse_matrix_ops
 
         return sparse_matrix_ops.product(code, sparse != "sp")
+    if "m8n8k4" in code.rest and "f16" in code.rest:
+        from hcq.emu.nv.shader import quad_products
+
+        code.flag("m8n8k4")
+        return quad_products.product(code)
     form = form_of(code)
     (m, n, k), c_type, bits = form.sizes, form.c_type, INPUT_BITS[form.kinds[0]]
     c_place = c_fragment(m, n)
@@ -362,7 +367,7 @@ def moves(code: Code) -> tuple[int, bool]:
     """The words of `ldmatrix` and `stmatrix`: how many matrices, and whether they are transposed."""
     code.flag("sync"), code.flag("aligned")
     if not code.flag("m8n8"):
-        raise code.refuse("only .m8n8 with .b16 is supported")
+        raise code.refuse("expected .m8n8 with .b16")
     count = int(code.take("x1", "x2", "x4")[1:] or 1)
     transposes = code.flag("trans")
     code.take("shared", "shared::cta")
@@ -392,6 +397,11 @@ def shared_address(batch: Batch, at: Lanes) -> Lanes:
 @RULES.on("ldmatrix")
 def ldmatrix(code: Code) -> Step:
     """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
+    if "m8n8" not in code.rest:
+        from hcq.emu.nv.shader import byte_matrix_moves
+
+        code.flag("sync"), code.flag("aligned")
+        return byte_matrix_moves.load(code)
     count, transposes = moves(code)
     at_of = address_of(code, code.operands[1])
     writes = [code.writer(code.destination(target, B32)) for target in code.parts(code.operands[0], count)]
@@ -420,6 +430,11 @@ def ldmatrix(code: Code) -> Step:
 @RULES.on("stmatrix")
 def stmatrix(code: Code) -> Step:
     """`stmatrix`: 8 x 8 matrices from the registers of a warp to shared memory."""
+    if "m16n8" in code.rest:
+        from hcq.emu.nv.shader import byte_matrix_moves
+
+        code.flag("sync"), code.flag("aligned")
+        return byte_matrix_moves.store(code)
     count, transposes = moves(code)
     at_of = address_of(code, code.operands[0])
     slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]
