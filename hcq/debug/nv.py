@@ -584,6 +584,7 @@ class _Recorder:
 
     def __init__(self, memory: Any, pages: Pages) -> None:
         self.memory, self.pages = memory, pages
+        self.places_of = memory.places_of
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

@@ -106,6 +106,7 @@ class Watched:
 
     def __init__(self, memory: Memory, watch: MemoryChecks) -> None:
         self.memory, self.watch = memory, watch
+        self.places_of = memory.places_of
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

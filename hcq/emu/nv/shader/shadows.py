@@ -66,7 +66,7 @@ class Marking:
 
     def __init__(self, memory: Memory, unwritten: Unwritten, of: UnwrittenMemory) -> None:
         self.memory, self.unwritten, self.of = memory, unwritten, of
-        self.load = memory.load
+        self.load, self.places_of = memory.load, memory.places_of
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
