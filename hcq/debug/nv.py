@@ -23,6 +23,7 @@ import numpy as np
 from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import Pages
 from hcq.emu.nv.shader import flow
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.checks import additions_of, attach, refused
 from hcq.emu.nv.shader.counters import type_of
@@ -585,6 +586,12 @@ class _Recorder:
     def __init__(self, memory: Any, pages: Pages) -> None:
         self.memory, self.pages = memory, pages
         self.places_of = memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hcq.emu.nv.shader.device_heap import START, Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.shader.ranges import Ranges
@@ -32,6 +33,10 @@ class Memory(Protocol):
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """Write values of shape (n,) or (n, count); of equal addresses the last one stays. Raises BadAccess."""
+
+    @property
+    def heap(self) -> Heap:
+        """Of which malloc takes, mapped."""
 
     def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
         """The addresses of the several places that each of these names, for multimem. Raises BadAccess."""
@@ -76,6 +81,7 @@ class AddressSpace(Ranges[Mapping], Memory):
 
     def __init__(self) -> None:
         super().__init__()
+        self._heap: Heap | None = None
         self._multicast: list[tuple[int, int, tuple[int, ...]]] = []
 
     def rows(self) -> tuple[Lanes, list[Mapping]]:
@@ -113,6 +119,18 @@ class AddressSpace(Ranges[Mapping], Memory):
         mapping = Mapping(va, flat, is_writable, name)
         self.insert(mapping)
         return mapping
+
+    @property
+    def heap(self) -> Heap:
+        if self._heap is None:
+            self._heap = self.new_heap()
+        return self._heap
+
+    def new_heap(self) -> Heap:
+        """Map a heap, at the first malloc."""
+        made = Heap()
+        self.insert(Mapping(START, made.host, True, "the heap of malloc"))
+        return made
 
     def multicast(self, va: int, size_bytes: int, starts: Sequence[int]) -> None:
         """Let [va, va + size_bytes) name memory at each of `starts`, for multimem alone; nothing is mapped at va.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.copies import Copies, Work
 from hcq.emu.nv.shader.counters import type_of
@@ -107,6 +108,12 @@ class Watched:
     def __init__(self, memory: Memory, watch: MemoryChecks) -> None:
         self.memory, self.watch = memory, watch
         self.places_of = memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Registers
 from hcq.emu.nv.shader.errors import BadAccess
@@ -67,6 +68,12 @@ class Marking:
     def __init__(self, memory: Memory, unwritten: Unwritten, of: UnwrittenMemory) -> None:
         self.memory, self.unwritten, self.of = memory, unwritten, of
         self.load, self.places_of = memory.load, memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
