@@ -205,7 +205,7 @@ def _reduction(code: Code, issuer: Issuer, what: str, tensor: TensorMap) -> Redu
 
 FIELDS = (
     "global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride", "elemtype",
-    "interleave_layout", "swizzle_mode", "fill_mode",
+    "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode",
 )  # fmt: skip
 WITH_NUMBER = ("box_dim", "global_dim", "global_stride", "element_stride")
 
@@ -273,7 +273,7 @@ def _replaced(data: bytes, what: str, number: int, value: int) -> bytes:
     elif what == "swizzle_mode":
         changes = {"swizzle": value, "unnamed_86": 0}
     else:
-        changes = {{"interleave_layout": "interleave", "fill_mode": "fill"}[what]: value}
+        changes = {{"interleave_layout": "interleave", "fill_mode": "fill"}.get(what, what): value}
     whole = int.from_bytes(data, "little")
     for name, part in changes.items():
         field = TensorMap.fields[name]

@@ -49,6 +49,8 @@ def why_wrong(tensor: TensorMap, rank: int) -> str:
         return f"its element type is {tensor.element_type}, which has no meaning"
     if tensor.interleave != Interleave.NONE:
         return "interleaved layouts are not emulated"
+    if tensor.swizzle_atomicity and tensor.swizzle != Swizzle.NONE:
+        return "swizzles of more than 16 bytes at a time are not emulated"
     if tensor.global_address % PIECE_BYTES:
         return f"its address, {tensor.global_address:#x}, is no multiple of {PIECE_BYTES}"
     if any(not stride for stride in tensor.strides):
