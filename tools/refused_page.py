@@ -27,7 +27,6 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx1201": "gfx1200, gfx1201",
 }
 KINDS = {  # what instructions are for, by names
-    r"buffer_(load|store)_.*format_.*": "typed loads and stores: the descriptor says what numbers become",
     r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*": "writes and atomics of scalar memory",
     r"s_cbranch_(join|i_fork|g_fork)|s_subvector_loop_.*": "the stack of forks and joins, loops over halves of a wave",
     r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts",

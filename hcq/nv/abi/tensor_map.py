@@ -93,7 +93,9 @@ class TensorMap(SparsePacket, words=32):
     swizzle = bits(78, 77, enum=Swizzle)
     fill = bits(79, enum=Fill)
     is_tf32 = bits(80, doc="set for .tf32 and .tf32.ftz, whose element types are F32 and F32_FTZ")
-    swizzle_atomicity = bits(84, 83, doc="of sm_100: what changes places; 0 is 16 bytes, 1 is 32, 2 32 with halves turned, 3 64")
+    swizzle_atomicity = bits(
+        84, 83, doc="of sm_100: what changes places; 0 is 16 bytes, 1 is 32, 2 32 with halves turned, 3 64"
+    )
     unnamed_85 = bits(85, doc="cleared with a new address")
     unnamed_86 = bits(86, doc="cleared with a new swizzle mode")
     # a stride in units of 16 bytes has 36 bits: 32 here, 4 further down

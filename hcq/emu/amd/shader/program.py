@@ -38,6 +38,7 @@ from hcq.emu.amd.shader.retry import is_retry_loop
 from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
 from hcq.emu.amd.shader.scaled_matrix_ops import compile_matrix
+from hcq.emu.amd.shader.typed_buffers import compile_typed, typed_of
 from hcq.emu.amd.shader.vector_ops import compile_vector
 from hcq.emu.shader.pointers import Origin
 
@@ -254,7 +255,11 @@ class Program:
             compiler = COMPILERS.get(ctx.inst.format)
             if compiler is None:
                 raise ctx.refuse()
-            step = (compile_load_to_lds if is_load_to_lds(ctx.inst) else compiler)(ctx)
+            typed = typed_of(ctx.inst.name)
+            if typed is not None:
+                step = compile_typed(ctx, typed)
+            else:
+                step = (compile_load_to_lds if is_load_to_lds(ctx.inst) else compiler)(ctx)
         return counted(ctx, step) if self.loads_to_lds else step
 
     def text(self, pc: int) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from hcq.emu.amd.shader.control import BRANCHES
 from hcq.emu.amd.shader.field_registers import CHANGED, ONLY_READ, READS_OLD, SCALAR_FORMATS, is_mask, returns
 from hcq.emu.amd.shader.isa import DPP, DPP8, DPP8_FI, SDWA, Instruction, Operand
-from hcq.emu.amd.shader.lane_access import Access, parse_access
+from hcq.emu.amd.shader.lane_access import Access, parse_access, typed_access
 from hcq.emu.amd.shader.lds_ops import pair_access
 from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.emu.amd.shader.operands import Context
@@ -285,7 +285,8 @@ def _vector_memory(ctx: Context) -> Uses:
 
 def _buffer(ctx: Context) -> Uses:
     inst, fields = ctx.inst, ctx.inst.fields
-    access = parse_access(inst.name.split("_", 1)[1])
+    tail = inst.name.split("_", 1)[1]
+    access = parse_access(tail) or typed_access(tail)
     if access is None or not inst.opcode.operands:
         return Uses()
     descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]

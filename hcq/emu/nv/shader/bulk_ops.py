@@ -146,7 +146,9 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
             if source == "global":
                 left = [bulk_moves.value(registers, end, issuer) for end in ends]
                 if any(count >= PIECE_BYTES for count in left):
-                    raise issuer.refuse(f"{left} bytes are left out; at most {PIECE_BYTES - 1} at each end can be")
+                    raise issuer.refuse(
+                        f"{left} bytes are left out; at most {PIECE_BYTES - 1} at each end can be"
+                    )
                 for at, told in zip(goals(registers, issuer, inner), goals(registers, issuer, barrier)):
                     move = _plain(places[1], at, size)
                     if any(left):

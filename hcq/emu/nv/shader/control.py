@@ -58,7 +58,8 @@ def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
         end = _exit
     elif opcode == "brkpt":
         end = _stop(
-            instruction, "brkpt by {count} threads, the first thread {thread} of block {block}; no debugger is there."
+            instruction,
+            "brkpt by {count} threads, the first thread {thread} of block {block}; no debugger is there.",
         )
     elif opcode == "trap":
         end = _stop(instruction, "trap by {count} threads, the first thread {thread} of block {block}.")

@@ -117,7 +117,9 @@ def free(caller: Caller, passed: list[int], texts: dict[int, str]) -> int:
 
 
 Function = Callable[[Caller, list[int], dict[int, str]], int]
-FUNCTIONS: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {  # with bytes of arguments and results
+FUNCTIONS: dict[
+    str, tuple[Function, tuple[int, ...], tuple[int, ...]]
+] = {  # with bytes of arguments and results
     "vprintf": (vprintf, (8, 8), (4,)),
     "malloc": (malloc, (8,), (8,)),
     "free": (free, (8,), ()),

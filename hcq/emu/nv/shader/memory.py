@@ -138,7 +138,9 @@ class AddressSpace(Ranges[Mapping], Memory):
         On a GPU a multicast object does that, whose memory is that of several GPUs. Our driver makes none.
         """
         if not starts or va % ALIGNMENT or size_bytes <= 0:
-            raise UsageError(f"multicast({va:#x}, {size_bytes}): give a multiple of {ALIGNMENT}, a size and places.")
+            raise UsageError(
+                f"multicast({va:#x}, {size_bytes}): give a multiple of {ALIGNMENT}, a size and places."
+            )
         self._multicast.append((va, va + size_bytes, tuple(starts)))
 
     def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
@@ -152,7 +154,9 @@ class AddressSpace(Ranges[Mapping], Memory):
         return self._not_multicast(addresses, 0)
 
     def _not_multicast(self, addresses: Lanes, index: int) -> NoReturn:
-        raise BadAccess(index, int(addresses[index]), "it is in no multicast object, or not in that of other threads")
+        raise BadAccess(
+            index, int(addresses[index]), "it is in no multicast object, or not in that of other threads"
+        )
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         size = np.dtype(scalar).itemsize * count

@@ -72,7 +72,9 @@ def _element(code: Code, what: str, count: int) -> Element:
         is_known = count in COUNTS.get(name, ()) and type_.size_bytes * count in SIZES
         is_known &= what in ("", "add") or (what in ("min", "max") and name not in ("f32", "f64"))
     if not is_known:
-        raise code.refuse(f"there is no multimem{'.' * bool(what)}{what} of {'' if count == 1 else f'.v{count}'}.{name}")
+        raise code.refuse(
+            f"there is no multimem{'.' * bool(what)}{what} of {'' if count == 1 else f'.v{count}'}.{name}"
+        )
     return Element(name, type_, octets)
 
 
@@ -120,7 +122,9 @@ def _store(code: Code) -> Step:
 
     def act(registers: Registers, group: Group, lanes: Lanes | None, places: list[Lanes]) -> None:
         batch = group.batch
-        values = [of_lanes(registers[slot], lanes, batch.count).astype(type_.bits, copy=False) for slot in slots]
+        values = [
+            of_lanes(registers[slot], lanes, batch.count).astype(type_.bits, copy=False) for slot in slots
+        ]
         data = values[0] if count == 1 else np.stack(values, axis=1)
         for at in places:
             spaces.BY_NAME["global"].store(batch, lanes, at, data)
@@ -144,7 +148,9 @@ def _reduce(code: Code) -> Step:
             for number, slot in enumerate(slots):
                 x = of_lanes(registers[slot], lanes, batch.count)
                 place = at + np.uint64(type_.size_bytes * number)
-                atomic_ops.Conflicts(batch, spaces.BY_NAME["global"], lanes, place, type_).in_turns(operation, x, x)
+                atomic_ops.Conflicts(batch, spaces.BY_NAME["global"], lanes, place, type_).in_turns(
+                    operation, x, x
+                )
 
     return _at_all_places(code, code.operands[0], type_.size_bytes * count, act)
 

@@ -98,7 +98,11 @@ def product(code: Code, name: str, sparse: str = "") -> Step:
 
 
 def _scaled(
-    scales: tuple[matrix_ops.Scales, matrix_ops.Scales], registers: Registers, group: Group, x: Lanes, y: Lanes
+    scales: tuple[matrix_ops.Scales, matrix_ops.Scales],
+    registers: Registers,
+    group: Group,
+    x: Lanes,
+    y: Lanes,
 ) -> tuple[Lanes, Lanes]:
     return matrix_ops.scaled(registers, group, scales, x, y)
 
@@ -110,7 +114,9 @@ def _scales_of(code: Code, name: str, size: str, first: int) -> tuple[matrix_ops
         raise code.refuse(f"the scales of {name}.{size} are {' or '.join(formats)}")
     a, a_at, b, b_at = code.operands[first : first + 4]
     count = COUNTS[size]
-    return _scales(code, a, a_at, count, format_, is_a=True), _scales(code, b, b_at, count, format_, is_a=False)
+    return _scales(code, a, a_at, count, format_, is_a=True), _scales(
+        code, b, b_at, count, format_, is_a=False
+    )
 
 
 def _numbers(name: str, bits: int) -> Callable[[Lanes], Lanes]:

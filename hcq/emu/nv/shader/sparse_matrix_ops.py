@@ -181,7 +181,9 @@ def product(code: Code, is_ordered: bool) -> Step:
     c_type = code.type(d_type.name)
     depth = int(shape.rsplit("k", 1)[1])
     if not _are_alike(*kinds) or depth not in DEPTHS[kinds[0]] or d_type.name not in _results(kinds[0]):
-        raise code.refuse(f"there is no sparse {shape} product of .{kinds[0]} and .{kinds[1]} to .{d_type.name}")
+        raise code.refuse(
+            f"there is no sparse {shape} product of .{kinds[0]} and .{kinds[1]} to .{d_type.name}"
+        )
     code.expect(6)
     bits = matrix_ops.INPUT_BITS[kinds[0]]
     a, b = (matrix_ops.to_numbers(kind) for kind in kinds)
@@ -207,7 +209,9 @@ def _results(kind: str) -> tuple[str, ...]:
     return ("f32",) if kind in ("bf16", "tf32") else ("f16", "f32")
 
 
-Scaling = Callable[[Registers, Group, Lanes, Lanes], tuple[Lanes, Lanes]]  # A and B to what they are with scales
+Scaling = Callable[
+    [Registers, Group, Lanes, Lanes], tuple[Lanes, Lanes]
+]  # A and B to what they are with scales
 
 
 def step_of(

@@ -125,9 +125,7 @@ def shift(code: Code, is_pair: bool) -> Step:
                 raise issuer.refuse(f"the address {at:#x} is of lane {lane}, no multiple of {WARP_LANES}")
             blocks = _allocated(issuer, at, SHIFTED_WORDS, is_pair)
 
-            def work(
-                lane: int = lane, column: int = column, blocks: list[int] = blocks
-            ) -> None:
+            def work(lane: int = lane, column: int = column, blocks: list[int] = blocks) -> None:
                 for block in blocks:
                     words = tcgen05_products.memory_of(batch).words[block]
                     moved = words[lane : lane + WARP_LANES, column : column + SHIFTED_WORDS]
@@ -147,7 +145,9 @@ def reduction(code: Code, target: Operand) -> Callable[[Registers, Group, Lanes]
         raise code.refuse("expected .min or .max; .abs and .NaN are for .f32")
     write = code.writer(code.destination(target, type_))
     if type_.name == "f32":
-        least = (np.minimum if keeps_nan else np.fmin) if what == "min" else np.maximum if keeps_nan else np.fmax
+        least = (
+            (np.minimum if keeps_nan else np.fmin) if what == "min" else np.maximum if keeps_nan else np.fmax
+        )
     else:
         least = np.minimum if what == "min" else np.maximum
 

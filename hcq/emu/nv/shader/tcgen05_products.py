@@ -164,9 +164,7 @@ def _has_shape(rows: int, columns: int, is_pair: bool, keeps_weights: bool) -> b
         return rows in ROWS_OF_WEIGHTS and columns in COLUMNS_OF_WEIGHTS
     step = 8 if rows == 64 else 16
     return (
-        rows in (ROWS_OF_PAIRS if is_pair else ROWS)
-        and step <= columns <= MAX_COLUMNS
-        and not columns % step
+        rows in (ROWS_OF_PAIRS if is_pair else ROWS) and step <= columns <= MAX_COLUMNS and not columns % step
     )
 
 
@@ -322,8 +320,7 @@ class _Work(NamedTuple):
         depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
         rows = -(-int(source[-1] + 1) // 8) * 8
         halves = [
-            self._in_shared(block, self.b, rows, plan.b, plan.turned[1], depth_bytes)[source]
-            * keeps[:, None]
+            self._in_shared(block, self.b, rows, plan.b, plan.turned[1], depth_bytes)[source] * keeps[:, None]
             for block in self.parts
         ]
         b = np.concatenate(halves) * plan.signs[1]

@@ -139,7 +139,9 @@ def _tile_reader(code: Code, number: int, rank: int, takes_rows: bool) -> Find:
         if not takes_rows:
             return found, [place]
         if found.tensor.box[1] != 1:
-            raise issuer.refuse(f"the box of the tensor map at {va:#x} has {found.tensor.box[1]} rows, not one")
+            raise issuer.refuse(
+                f"the box of the tensor map at {va:#x} has {found.tensor.box[1]} rows, not one"
+            )
         return found, [(place[0], row) for row in place[1:]]
 
     return find

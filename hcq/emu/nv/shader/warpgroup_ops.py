@@ -136,7 +136,9 @@ def _metadata(
 ) -> Callable[[Registers, Group, Lanes, Lanes], tuple[Lanes, Lanes]]:
     """What makes A whole: the operands behind B are metadata and selector, as of mma.sp in each warp."""
     if len(code.operands) < 6:
-        raise code.refuse("expected accumulators, two matrices, metadata, their selector and whether to accumulate")
+        raise code.refuse(
+            "expected accumulators, two matrices, metadata, their selector and whether to accumulate"
+        )
     slot, selector = code.slot(code.operands[3], B32), sparse_matrix_ops.selector_of(code, code.operands[4])
     del code.operands[3:5]
     kept = sparse_matrix_ops.storage(INPUT_BITS[kind], depth, selector, False)
@@ -205,7 +207,12 @@ Matrix = Callable[
 
 
 def _in_shared(
-    code: Code, operand: Operand, rows: int, kind: str, is_transposed: bool, depth_bytes: int = shared_matrix.DEPTH_BYTES
+    code: Code,
+    operand: Operand,
+    rows: int,
+    kind: str,
+    is_transposed: bool,
+    depth_bytes: int = shared_matrix.DEPTH_BYTES,
 ) -> Matrix:
     slot = code.slot(operand, U64)
     numbers, instruction = to_numbers(kind), code.instruction

@@ -27,7 +27,6 @@ NOT_EXECUTED = re.compile(
             r"global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
             r"buffer_store_lds_dword",  # LDS to memory in one, which LLVM never makes
             r"ds_gws_sema_.*|ds_ordered_count|ds_(add|sub)_gs_reg_rtn|ds_bvh_.*|ds_condxchg32.*",  # global semaphores
-            r"buffer_(load|store)_.*format_.*",  # typed texture formats
         ]
     )
 )

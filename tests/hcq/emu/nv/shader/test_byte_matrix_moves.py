@@ -53,7 +53,12 @@ def test_rows_of_a_16_by_16_matrix_become_columns(format_, count):
     rng, bits = np.random.default_rng(count), FORMATS[format_]
     numbers = rng.integers(0, 1 << bits, (32, 16))
     registers = np.zeros((32, 4), np.uint32)
-    run(f"ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.{format_}", 2 * count, in_memory(numbers, bits), registers)
+    run(
+        f"ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.{format_}",
+        2 * count,
+        in_memory(numbers, bits),
+        registers,
+    )
     for thread in range(32):
         for number in range(2 * count):
             column, first = thread // 4 + 8 * (number % 2), 16 * (number // 2) + 4 * (thread % 4)

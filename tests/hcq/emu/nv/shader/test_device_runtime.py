@@ -15,7 +15,9 @@ from tests.hcq.emu.nv.shader.running import Launch, compile_cuda, needs_nvrtc, r
 
 def c_prints(form: str, arguments: str) -> str:
     """What C's printf makes of it, by the shell's."""
-    return subprocess.run(["printf", form, *arguments.split()], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["printf", form, *arguments.split()], capture_output=True, text=True, check=True
+    ).stdout
 
 
 @needs_nvrtc
@@ -25,7 +27,11 @@ def c_prints(form: str, arguments: str) -> str:
         ("%d %5d|%-6d|%06d %+d\\n", "1, -22, 333, 4444, 5", "1 -22 333 4444 5"),
         ("%u %x %X %#o\\n", "7u, 255u, 48879u, 8u", "7 255 48879 8"),
         ("%f %8.3f %e %g\\n", "1.5f, -2.25, 12345.678, 0.0001", "1.5 -2.25 12345.678 0.0001"),
-        ("%lld %llu %hhd\\n", "-5000000000LL, 18446744073709551615ULL, 77", "-5000000000 18446744073709551615 77"),
+        (
+            "%lld %llu %hhd\\n",
+            "-5000000000LL, 18446744073709551615ULL, 77",
+            "-5000000000 18446744073709551615 77",
+        ),
         ("%c%c %% %*d|%.2f\\n", "'o', 'k', 6, 42, 2.0", "o k 6 42 2.0"),
     ],
 )
@@ -91,7 +97,9 @@ def test_memory_of_malloc_lives_on_in_the_next_kernel():
 
 @needs_nvrtc
 def test_malloc_gives_nothing_where_there_is_no_room():
-    source = """extern "C" __global__ void k(void **out) { out[threadIdx.x] = malloc(6u << 20); free(nullptr); }"""
+    source = (
+        """extern "C" __global__ void k(void **out) { out[threadIdx.x] = malloc(6u << 20); free(nullptr); }"""
+    )
     out = np.zeros(4, np.uint64)
     run_cuda(source, "k", 1, 4, out)
     assert [bool(va) for va in out] == [True, False, False, False]
@@ -133,6 +141,9 @@ dev.synchronize()
 print("after")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**__import__("os").environ, "HCQ_EMULATE": "nv:sm_90"}
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**__import__("os").environ, "HCQ_EMULATE": "nv:sm_90"},
     )
     assert (done.returncode, done.stdout) == (0, "7 from thread 0\n7 from thread 1\nafter\n"), done.stderr

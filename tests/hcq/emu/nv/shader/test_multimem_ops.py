@@ -54,7 +54,8 @@ def test_integers_of_all_gpus_are_reduced(word, type_, fold):
     size = np.dtype(type_).itemsize
     register = "r0" if size == 4 else "d0"
     out = run(
-        f"multimem.ld_reduce.relaxed.sys.global.{word} {register}, [m]; st.global.b{8 * size} [o], {register};", *several
+        f"multimem.ld_reduce.relaxed.sys.global.{word} {register}, [m]; st.global.b{8 * size} [o], {register};",
+        *several,
     )
     per = 16 // size
     wanted = fold.reduce(np.stack([gpu[: 4 * per : per] for gpu in several]), dtype=type_)
@@ -155,7 +156,11 @@ def test_reductions_that_no_mbarrier_counts_add_to_global_memory():
 
 @pytest.mark.parametrize(
     "text",
-    ["st.async.release.cta.global.u32 [o], t", "red.async.release.gpu.global.min.s32 [o], t", "st.async.global.u32 [o], t"],
+    [
+        "st.async.release.cta.global.u32 [o], t",
+        "red.async.release.gpu.global.min.s32 [o], t",
+        "st.async.global.u32 [o], t",
+    ],
 )
 def test_stores_without_an_mbarrier_that_there_are_not_are_refused(text):
     launch = Launch()

@@ -113,7 +113,11 @@ def kernel(instruction: str, a: int, b: int, c: int, target: str = "sm_120a") ->
     """Loads 13 words: four of A, four of B, four of C, metadata. The sums go back where C was."""
     letter = "f" if ".f32." in instruction.split(" ")[0] else "r"
     lists = [", ".join(f"{name}{i}" for i in range(count)) for name, count in (("a", a), ("b", b), ("c", c))]
-    text = instruction.replace("A", f"{{{lists[0]}}}").replace("B", f"{{{lists[1]}}}").replace("C", f"{{{lists[2]}}}")
+    text = (
+        instruction.replace("A", f"{{{lists[0]}}}")
+        .replace("B", f"{{{lists[1]}}}")
+        .replace("C", f"{{{lists[2]}}}")
+    )
     sums = ".reg .f32 c<4>;" if letter == "f" else ".reg .b32 c<4>;"
     loads = [f"ld.global.b32 a{i}, [q+{4 * i}]; ld.global.b32 b{i}, [q+{16 + 4 * i}];" for i in range(4)]
     loads += [f"ld.global.b32 c{i}, [q+{32 + 4 * i}];" for i in range(4)]
@@ -222,7 +226,9 @@ def test_small_floats_may_be_sparse_with_scales_and_without(a_kind, b_kind, scal
     b_codes, b = numbers_of(b_kind, rng, 64, 8)
     codes, c = rng.choice(ORDERED, (16, 16)), rng.integers(-50, 50, (16, 8))
     data = np.zeros((32, WORDS), np.uint32)
-    in_bytes = (codes_ << (2 if name == "e2m1" else 0) for codes_, name in ((a_codes, a_kind), (b_codes, b_kind)))
+    in_bytes = (
+        codes_ << (2 if name == "e2m1" else 0) for codes_, name in ((a_codes, a_kind), (b_codes, b_kind))
+    )
     data[:, :8], data[:, 8:12] = fragments(*in_bytes, 8), sums_out(c, "f32")
     data[:, 12] = metadata(codes, *FORMS["e4m3", 64][1:], 0, rng)
     head, tail = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col", "C, A, B, C, e, 0"
@@ -248,7 +254,9 @@ def test_pairs_of_four_bits_may_be_sparse_and_have_scales(size, format_, count):
     data[:, :8], data[:, 8:12] = fragments(a_codes, b_codes, 4), sums_out(c, "f32")
     data[:, 12] = metadata(codes, *FORMS["u4", 128][1:], 0, rng)
     kind = "kind::mxf4nvf4.block_scale.scale_vec::" + size
-    of_a = [0x7F, 0x80, 0x81, 0x7E] if format_ == "ue8m0" else [0x38, 0x40, 0x30, 0x48]  # 1, 2, 4, 1/2; 1, 2, 1/2, 4
+    of_a = (
+        [0x7F, 0x80, 0x81, 0x7E] if format_ == "ue8m0" else [0x38, 0x40, 0x30, 0x48]
+    )  # 1, 2, 4, 1/2; 1, 2, 1/2, 4
     means = [1.0, 2.0, 4.0, 0.5] if format_ == "ue8m0" else [1.0, 2.0, 0.5, 4.0]
     setting = f"mov.b32 s0, {packed(of_a, 8):#x}; mov.b32 s1, {packed(4 * of_a[:1], 8):#x}; mov.b16 h0, 0;"
     text = (
@@ -303,4 +311,9 @@ def test_the_vendors_assembler_takes_every_sparse_form():
 
     for kind, depth in FORMS:
         text = instruction_of(kind, depth, result_of(kind), 0, is_ordered=True)
-        assert link_ptx(kernel(text, *registers_of(FORMS[kind, depth][0], depth), 4, "sm_80" if kind != "e4m3" else "sm_89"), "sm_89")
+        assert link_ptx(
+            kernel(
+                text, *registers_of(FORMS[kind, depth][0], depth), 4, "sm_80" if kind != "e4m3" else "sm_89"
+            ),
+            "sm_89",
+        )

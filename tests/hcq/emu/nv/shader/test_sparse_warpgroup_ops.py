@@ -29,7 +29,9 @@ def sparse_kernel(shape, types, layouts, count, flags, a_registers=False, a_byte
     return text.replace(".reg .b32 %d<", ".reg .b32 %e, %d<").replace("bar.sync 0;", load)
 
 
-def run(kind, result, columns=16, majors=("k", "k"), swizzle="128B", selector=0, a_registers=False, other=None):
+def run(
+    kind, result, columns=16, majors=("k", "k"), swizzle="128B", selector=0, a_registers=False, other=None
+):
     """What the kernel makes of random matrices, and what it should."""
     rng = np.random.default_rng(columns + selector)
     depth, bits = DEPTHS[kind], 8 * BYTES[kind]
@@ -40,7 +42,9 @@ def run(kind, result, columns=16, majors=("k", "k"), swizzle="128B", selector=0,
     codes = rng.choice((0b0100, 0b1110) if bits == 32 else UNORDERED, (64, chunks))
     _, threads, places, selectors = FORMS[LIKE.get(kind, kind), depth]
     parts = [slice(16 * warp, 16 * warp + 16) for warp in range(4)]
-    words = np.concatenate([metadata(codes[part], threads, places, selectors, selector, rng) for part in parts])
+    words = np.concatenate(
+        [metadata(codes[part], threads, places, selectors, selector, rng) for part in parts]
+    )
     whole = np.concatenate([sparse_of(bits, stored[part], codes[part]) for part in parts])
     layouts = [
         Layout(rows, one, major, swizzle, size)

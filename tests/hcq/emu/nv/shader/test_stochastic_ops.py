@@ -19,9 +19,9 @@ NAN = {"e4m3x4": 0x7F, "e5m2x4": 0x7F, "e2m3x4": 0x1F, "e3m2x4": 0x1F, "e2m1x4":
 def values() -> np.ndarray:
     rng = np.random.default_rng(2)
     scaled = rng.standard_normal(400) * 2.0 ** rng.integers(-20, 10, 400)
-    return np.concatenate(
-        [scaled, [0.0, -0.0, 1.0, -6.0, 448.0, 1e9, -1e9, np.inf, -np.inf, np.nan]]
-    ).astype(np.float32)
+    return np.concatenate([scaled, [0.0, -0.0, 1.0, -6.0, 448.0, 1e9, -1e9, np.inf, -np.inf, np.nan]]).astype(
+        np.float32
+    )
 
 
 def between(x: float, table: np.ndarray) -> tuple[int, Fraction]:
@@ -100,7 +100,9 @@ def half_of(x: np.float32, random: int, name: str, count: int) -> int:
     if np.isinf(x) or abs(x) >= 65536:
         return (word >> 31 << 15) | 0x7C00
     exponent = max(math.frexp(float(x))[1] - 1, -14)
-    steps = math.floor(abs(Fraction(float(x))) * Fraction(2) ** (10 - exponent) + Fraction(random, 1 << count))
+    steps = math.floor(
+        abs(Fraction(float(x))) * Fraction(2) ** (10 - exponent) + Fraction(random, 1 << count)
+    )
     value = math.ldexp(steps, exponent - 10)
     return (word >> 31 << 15) | int(np.float16(value).view(np.uint16))
 

@@ -57,7 +57,9 @@ def sparse_kernel(mma: str, sizes: tuple[int, ...]) -> str:
     return kernel(mma, sizes, columns=72)
 
 
-def product(kind: str, rows: int, selector: int, word: str = "sp", lanes: list[int] | None = None, swizzle="128B"):
+def product(
+    kind: str, rows: int, selector: int, word: str = "sp", lanes: list[int] | None = None, swizzle="128B"
+):
     """(what tensor memory has, what D should be): random matrices."""
     rng = np.random.default_rng(rows + selector)
     name, mma_kind, codes_of, result = KINDS[kind]
@@ -105,7 +107,8 @@ def test_pairs_of_four_bits_may_be_sparse_with_scales():
     codes = rng.choice(ORDERED, (128, 16))
     layouts = [Layout(128, "u8", "k", "128B"), Layout(COLUMNS, "u8", "k", "128B", 64)]
     images = [
-        layout.image((x[:, ::2] | x[:, 1::2] << 4).astype(np.uint8)) for layout, x in zip(layouts, (stored, b))
+        layout.image((x[:, ::2] | x[:, 1::2] << 4).astype(np.uint8))
+        for layout, x in zip(layouts, (stored, b))
     ]
     out = np.zeros((128, 80), np.float32)
     out[:, 64:68] = metadata_of(codes, 4, 0, list(range(128))).view(np.float32)
@@ -131,10 +134,14 @@ def test_metadata_without_a_meaning_are_reported():
             + "tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %m0, %m1, [%c], %d, %zero;"
         )  # fmt: skip
         images = [np.zeros(layout.size_bytes, np.uint8) for layout in layouts]
-        run_ptx(sparse_kernel(mma, tuple(map(len, images))), "k", 1, 128, *images, np.zeros((128, 72), np.float32))
+        run_ptx(
+            sparse_kernel(mma, tuple(map(len, images))), "k", 1, 128, *images, np.zeros((128, 72), np.float32)
+        )
 
 
-def weights(rows: int, columns: int, mask: int | None = None, adds: bool = True, more: int = 0, extra: int = 0):
+def weights(
+    rows: int, columns: int, mask: int | None = None, adds: bool = True, more: int = 0, extra: int = 0
+):
     """(D before, D after, A, B) of tcgen05.mma.ws of halves."""
     rng = np.random.default_rng(rows)
     a, b = rng.integers(-4, 5, (rows, 16)), rng.integers(-4, 5, (columns + extra, 16))
@@ -178,8 +185,7 @@ def test_a_mask_makes_columns_zero_and_moves_the_first_one():
 
 
 @pytest.mark.parametrize(
-    "bits, why",
-    [(1 << 36, "reserved"), (17 << 56, "shifts by 17"), (9 << 56, "allows 8")],
+    "bits, why", [(1 << 36, "reserved"), (17 << 56, "shifts by 17"), (9 << 56, "allows 8")]
 )
 def test_masks_of_columns_that_have_no_meaning_are_refused(bits, why):
     with pytest.raises(KernelFault, match=why):
@@ -193,7 +199,9 @@ def test_sparse_weights_that_stay_have_their_metadata_from_the_first_lane_on():
 
 def test_examples_of_masks_in_the_manual():
     def text(mask: int, rows: int, columns: int) -> str:
-        return "".join(str(int(not keep)) for keep in reversed(tcgen05_sparse.columns_of(mask, rows, columns)[1]))
+        return "".join(
+            str(int(not keep)) for keep in reversed(tcgen05_sparse.columns_of(mask, rows, columns)[1])
+        )
 
     spans = 1 << 39 | 2 << 40 | 3 << 48
     assert text(0, 128, 64) == "0" * 64
@@ -205,7 +213,9 @@ def test_examples_of_masks_in_the_manual():
 # -- what moves
 
 
-def moved(lines: str, columns: int = 16, images: tuple[np.ndarray, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+def moved(
+    lines: str, columns: int = 16, images: tuple[np.ndarray, ...] = ()
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     before = rng.integers(0, 1 << 32, (128, columns), np.uint32)
     after = before.copy()
@@ -235,7 +245,9 @@ def plain(rows: int, depth_bytes: int = 16) -> tuple[np.ndarray, int, np.ndarray
 @pytest.mark.parametrize("word, warps", [("warpx2::02_13", [0, 1, 0, 1]), ("warpx2::01_23", [0, 0, 1, 1])])
 def test_64_rows_are_copied_to_two_warps_each(word, warps):
     image, bits, rows = plain(64)
-    _, after = moved(matrix_at(0, 0, bits) + f"tcgen05.cp.cta_group::1.64x128b.{word} [%t], %m0;", images=(image,))
+    _, after = moved(
+        matrix_at(0, 0, bits) + f"tcgen05.cp.cta_group::1.64x128b.{word} [%t], %m0;", images=(image,)
+    )
     parts = rows.view(np.uint32).reshape(2, 32, 4)
     assert np.array_equal(after[:, :4], np.concatenate([parts[half] for half in warps]))
 

@@ -361,7 +361,9 @@ def test_four_rows_are_scattered_into_a_tensor():
 def test_rows_are_gathered_by_maps_whose_boxes_have_one():
     tensor = Tensor(ElementType.F16, (40, 72))
     with pytest.raises(KernelFault, match="has 2 rows, not one"):
-        tensor.run(kernel(rows_named(0, (0, 1, 2, 3), 128), 128), np.zeros(64, np.uint16), tensor.map((2, 16)))
+        tensor.run(
+            kernel(rows_named(0, (0, 1, 2, 3), 128), 128), np.zeros(64, np.uint16), tensor.map((2, 16))
+        )
 
 
 @needs_nvjitlink

@@ -33,7 +33,9 @@ def pieces(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         if not path.is_file() or path.suffix in (".lock",):
             continue
         for found in PIECE.finditer(path.read_text("utf-8", "replace")):
-            text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', found[1])).replace("\\n", "\n").replace("\\t", " ")
+            text = (
+                "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', found[1])).replace("\\n", "\n").replace("\\t", " ")
+            )
             piece = text, tuple(CONSTRAINT.findall(found[2]))
             if piece not in seen and text.strip() and not any(word in text for word in LATER):
                 seen.add(piece)
@@ -44,8 +46,12 @@ def kernel(text: str, letters: tuple[str, ...], arch: str) -> str:
     """A number stands where the operand must be one: 4 suits copies of words, 1 counts of dimensions."""
     number = "1" if text.startswith("tensormap") else "4"
     names = [f"%op{i}" if letter in REGISTERS else number for i, letter in enumerate(letters)]
-    registers = [f".reg .{REGISTERS[letter]} %op{i};" for i, letter in enumerate(letters) if letter in REGISTERS]
-    text = re.sub(r"%(\d+)", lambda found: names[int(found[1])] if int(found[1]) < len(names) else found[0], text)
+    registers = [
+        f".reg .{REGISTERS[letter]} %op{i};" for i, letter in enumerate(letters) if letter in REGISTERS
+    ]
+    text = re.sub(
+        r"%(\d+)", lambda found: names[int(found[1])] if int(found[1]) < len(names) else found[0], text
+    )
     text = text.replace("%%", "%")
     head = f".version 9.2\n.target {arch}\n.address_size 64\n.visible .entry k() {{"
     return f"{head} {' '.join(registers)}\n{text}\nret; }}"
