@@ -23,11 +23,11 @@ import numpy as np
 from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import Pages
 from hcq.emu.nv.shader import flow
-from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.checks import additions_of, attach, refused
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
 from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.groups import Group

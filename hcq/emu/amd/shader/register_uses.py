@@ -110,12 +110,10 @@ def _scalar_memory(ctx: Context) -> Uses:
             reads += _scalars(ctx, fields["offset"] & 127, 32)
     if data is not None and data.file == "S":
         registers = _scalars(ctx, fields["sdata"], data.width)
-        if "store" in inst.name:
+        if "store" in inst.name or "atomic" in inst.name:
             reads += registers
-        else:
+        if "store" not in inst.name and ("atomic" not in inst.name or returns(inst)):
             writes += registers
-        if "atomic" in inst.name:
-            reads += registers
     return Uses(tuple(reads), tuple(writes))
 
 

@@ -45,9 +45,12 @@ def typed_of(name: str) -> Typed | None:
     return Typed("_load_" in name, len(name.rpartition("_")[2]), "d16" in name, int("_hi_" in name))
 
 
-def compile_typed(ctx: Context, typed: Typed) -> Step:
-    """The step of a typed access."""
+def compile_typed(ctx: Context) -> Step | None:
+    """The step of a typed access; None for another instruction."""
     fields, inst = ctx.inst.fields, ctx.inst
+    typed = typed_of(inst.name)
+    if typed is None:
+        return None
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer accesses with lds or tfe do not run here")
     first = fields["vdata"] + (ctx.acc_offset if fields.get("acc") else 0)

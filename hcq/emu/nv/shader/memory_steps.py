@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.copies import Copies, Work
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
-from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Registers
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory
