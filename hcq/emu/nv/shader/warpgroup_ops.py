@@ -17,6 +17,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,7 +66,31 @@ def wgmma(code: Code) -> Step:
     return lambda registers, group: None
 
 
-def _product(code: Code) -> Step:
+Metadata = Callable[[Registers, Group, Lanes, Lanes], "tuple[Lanes, Lanes]"]
+
+
+class Form(NamedTuple):
+    """Which product a `wgmma.mma_async` is.
+
+    stored   the depth that A has in memory or registers: a half where it is sparse, with `metadata`
+    sign     of A * B
+    turned   whether A and B, where they are in shared memory, have rows contiguous rather than the depth
+    """
+
+    columns: int
+    depth: int
+    stored: int
+    kinds: tuple[str, str]
+    result: str
+    saturates: bool
+    in_registers: bool
+    sign: int
+    turned: tuple[bool, bool]
+    metadata: Metadata | None
+
+
+def form_of(code: Code) -> Form:
+    """The words of a `wgmma.mma_async`, behind its name. Raises PtxError."""
     is_sparse = code.flag("sp")
     shape = next((found for found in map(SHAPE.fullmatch, code.rest) if found), None)
     if shape is None:
@@ -96,15 +121,34 @@ def _product(code: Code) -> Step:
         if can_transpose
         else [False] * 2
     )
-    b_bytes = shared_matrix.DEPTH_BYTES * depth // stored
-    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], turned[-1], b_bytes)
-    if in_registers:
-        a_matrix = _in_registers(code, code.operands[1], kinds[0], stored)
+    of_a = not in_registers and turned[0]
+    sign = signs[0] * signs[1]
+    return Form(
+        columns,
+        depth,
+        stored,
+        kinds,
+        result,
+        saturates and is_integer,
+        in_registers,
+        sign,
+        (of_a, turned[-1]),
+        metadata,
+    )
+
+
+def _product(code: Code) -> Step:
+    form = form_of(code)
+    columns, kinds, metadata = form.columns, form.kinds, form.metadata
+    b_bytes = shared_matrix.DEPTH_BYTES * form.depth // form.stored
+    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], form.turned[1], b_bytes)
+    if form.in_registers:
+        a_matrix = _in_registers(code, code.operands[1], kinds[0], form.stored)
     else:
-        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], turned[0])
+        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], form.turned[0])
     accumulates = code.predicate(code.operands[3])
-    accumulator = _accumulator(code, result, columns, saturates and is_integer)
-    sign, least = signs[0] * signs[1], LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
+    accumulator = _accumulator(code, form.result, columns, form.saturates)
+    sign, least = form.sign, LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -131,9 +175,7 @@ def _product(code: Code) -> Step:
     return step
 
 
-def _metadata(
-    code: Code, kind: str, depth: int
-) -> Callable[[Registers, Group, Lanes, Lanes], tuple[Lanes, Lanes]]:
+def _metadata(code: Code, kind: str, depth: int) -> Metadata:
     """What makes A whole: the operands behind B are metadata and selector, as of mma.sp in each warp."""
     if len(code.operands) < 6:
         raise code.refuse(
