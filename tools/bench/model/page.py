@@ -296,9 +296,7 @@ LINES_OF_ATOMICS = (
     "16,000 atomics on 64 words: how soon those of other words of a line follow was measured on an H100 alone"
 )
 PARTS_OF_LINES = "a store of a part of a line is taken to keep a channel as long as one of all of it"
-TWENTY_MORE = (
-    "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no launch costs"
-)
+TWENTY_MORE = "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no launch costs"
 # rows that a constant comes from
 GIVE_CONSTANTS = {
     ("intensity-a100-40", "48 steps"),  # time.BOUND_TOGETHER
@@ -315,7 +313,7 @@ GIVE_CONSTANTS = {
 # ladder -> why its order is not the measured one
 WHY_ORDER = {
     "mma-a100-40": "v5 is measured slower than v4, which its author does not understand either, and v3 and v5 as slow "
-    "as each other; predicted are v3 to v6 within 4 %, for matrix units bound all of them",
+    "as each other; predicted are v3 to v6 within 4 %, for matrix units bound all of them"
 }
 WHY: dict[tuple[str, str], str] = {
     ("yax-mi210", "4 blocks of 64"): ONE_WAVE,
@@ -369,7 +367,11 @@ def _table(name: str, ladder: Sequence[Row]) -> Iterator[str]:
     ranked = order(ladder)
     chips = ", ".join(dict.fromkeys(datasheets.chip(row.case.chip).title for row in ladder))
     exact = order(ladder, 0.0)
-    orders = "" if ranked is None or exact is None else f"; rank correlation {ranked:.2f}, digit by digit {exact:.2f}"
+    orders = (
+        ""
+        if ranked is None or exact is None
+        else f"; rank correlation {ranked:.2f}, digit by digit {exact:.2f}"
+    )
     yield f"\n**{name}** on {chips}{orders}."
     sources = ", ".join(dict.fromkeys(row.case.source for row in ladder))
     notes = "; ".join(dict.fromkeys(row.case.note for row in ladder if row.case.note))

@@ -33,7 +33,7 @@ class Typed(NamedTuple):
     """What a typed instruction moves. half: which one of its register, of a single component of 16 bits."""
 
     is_load: bool
-    count: int
+    components: int
     is_short: bool
     half: int
 
@@ -81,10 +81,11 @@ def compile_typed(ctx: Context) -> Step | None:
                     located(inst.pc, b, reached, move)
                     _deliver(ctx, b, first, typed, lanes, rows)
                     continue
-                if len(element.widths) != typed.count or selects[: typed.count] != IN_ORDER[: typed.count]:
-                    what = (
-                        f"it stores {typed.count} components as {len(element.widths)}, selected by {selects}"
-                    )
+                if (
+                    len(element.widths) != typed.components
+                    or selects[: typed.components] != IN_ORDER[: typed.components]
+                ):
+                    what = f"it stores {typed.components} components as {len(element.widths)}, selected by {selects}"
                     raise ctx.refuse(f"{what}; only stores of all components in their order are emulated")
                 words = stored(element, _components(b, first, typed), typed.is_short)
                 located(inst.pc, b, reached, lambda: _scatter(b, element, reached, words))  # noqa: B023
@@ -140,10 +141,10 @@ def _selected(b: Batch, element: Element, selects: tuple[int, ...], typed: Typed
 def _deliver(ctx: Context, b: Batch, first: int, typed: Typed, lanes: Array, rows: Array) -> None:
     """Put components into registers, two into one where they are short; gfx9 clears a half that is left."""
     if not typed.is_short:
-        for component in range(typed.count):
+        for component in range(typed.components):
             np.copyto(b.u32[first + component], rows[component], where=lanes)
         return
-    for component in range(typed.count):
+    for component in range(typed.components):
         register, half = first + component // 2, component & 1 or typed.half
         if ctx.is_gfx9 and component & 1 == 0:
             np.copyto(b.u32[register], np.uint32(0), where=lanes)
@@ -153,9 +154,9 @@ def _deliver(ctx: Context, b: Batch, first: int, typed: Typed, lanes: Array, row
 def _components(b: Batch, first: int, typed: Typed) -> Array:
     """(count, lanes) bits of active lanes' components."""
     if not typed.is_short:
-        return np.stack([active(b, b.u32[first + component]) for component in range(typed.count)])
+        return np.stack([active(b, b.u32[first + component]) for component in range(typed.components)])
     rows = []
-    for component in range(typed.count):
+    for component in range(typed.components):
         word = active(b, b.u32[first + component // 2])
         rows.append(word >> np.uint32(16) if component & 1 or typed.half else word & np.uint32(0xFFFF))
     return np.stack(rows)

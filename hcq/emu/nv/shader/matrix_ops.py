@@ -1,9 +1,9 @@
-"""Matrix instructions of a warp: mma.sync, ldmatrix, stmatrix, movmatrix.
+"""Matrices of a warp: which thread has which element, what numbers elements are, and products of them.
 
 In       Code; fragments as lists of registers
 Out      steps
-Changes  shared memory (stmatrix)
-Next     warp_ops.py
+Changes  nothing but registers
+Next     matrix_instructions.py (mma, ldmatrix, stmatrix, movmatrix)
 Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
 
 A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
@@ -23,17 +23,14 @@ import numpy as np
 
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
-from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.decode import Code, Registers, Step
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
 from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 from hcq.emu.shader.exact_floats import fma64
 from hcq.emu.shader.floats import widen_bf16
 from hcq.emu.shader.small_floats import E4M3, E5M2
 
-RULES = Rules()
 Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
 Scales = Callable[[Registers, Group], Lanes]  # (warps, rows or columns, blocks of k)
 B32 = TYPES["b32"]
@@ -179,39 +176,6 @@ def form_of(code: Code) -> Form:
     return Form(SHAPES[shape], (a_kind, b_kind), c_type, d_type, saturates, combine)
 
 
-@RULES.on("mma")
-def mma(code: Code) -> Step:
-    """D = A * B + C"""
-    code.flag("sync"), code.flag("aligned")
-    sparse = code.take("sp", "sp::ordered_metadata")
-    kind = next((word for word in code.rest if word.startswith("kind::")), "")
-    if kind:
-        from hcq.emu.nv.shader import small_matrix_ops
-
-        if not code.take(*small_matrix_ops.KINDS):
-            raise code.refuse(f".{kind}: the kinds are {', '.join(small_matrix_ops.KINDS)}")
-        return small_matrix_ops.product(code, kind, sparse)
-    if sparse:
-        from hcq.emu.nv.shader import sparse_matrix_ops
-
-        return sparse_matrix_ops.product(code, sparse != "sp")
-    if "m8n8k4" in code.rest and "f16" in code.rest:
-        from hcq.emu.nv.shader import quad_products
-
-        code.flag("m8n8k4")
-        return quad_products.product(code)
-    form = form_of(code)
-    (m, n, k), c_type, bits = form.sizes, form.c_type, INPUT_BITS[form.kinds[0]]
-    c_place = c_fragment(m, n)
-    places = a_fragment(m, k, bits), b_fragment(k, n, bits)
-    parts = [
-        _part(code, operand, kind, bits, place, sizes)
-        for operand, kind, place, sizes in zip(code.operands[1:], form.kinds, places, ((m, k), (k, n)))
-    ]
-    parts.append(_part(code, code.operands[3], c_type.name, c_type.width, c_place, (m, n)))
-    return product(code, parts, form.d_type, c_place, form.saturates, form.combine)
-
-
 # numbers of these types are multiples of so much: sums of few such products are exact in any order
 LEAST = {
     "f16": 2.0**-24, "e4m3": 2.0**-9, "e5m2": 2.0**-16, "s8": 1.0, "u8": 1.0, "s4": 1.0, "u4": 1.0, "b1": 1.0
@@ -269,7 +233,7 @@ class Part(NamedTuple):
         return found
 
 
-def _part(
+def part_of(
     code: Code, operand: Operand, kind: str, bits: int, place: Fragment, shape: tuple[int, int]
 ) -> Part:
     holder = TYPES["b64"] if kind == "f64" else B32
@@ -376,13 +340,13 @@ def moves(code: Code) -> tuple[int, bool]:
     return count, transposes
 
 
-def _row_addresses(batch: Batch, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
+def row_addresses(batch: Batch, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
     """The threads that name the rows of matrix `number`, and their addresses, for all warps: (warps * 8,)"""
     threads = (np.arange(0, batch.count, WARP)[:, None] + 8 * number + np.arange(8)[None, :]).reshape(-1)
     return threads, np.broadcast_to(at, (batch.count,))[threads]
 
 
-def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
+def only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
     """Which of these threads execute; rows of warps that do not are left alone."""
     if group.mask is None:
         return np.ones(len(threads), bool)
@@ -392,88 +356,3 @@ def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
 def shared_address(batch: Batch, at: Lanes) -> Lanes:
     """Without .shared the address is generic."""
     return spaces.shared_address(batch, at)
-
-
-@RULES.on("ldmatrix")
-def ldmatrix(code: Code) -> Step:
-    """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
-    if "m8n8" not in code.rest:
-        from hcq.emu.nv.shader import byte_matrix_moves
-
-        code.flag("sync"), code.flag("aligned")
-        return byte_matrix_moves.load(code)
-    count, transposes = moves(code)
-    at_of = address_of(code, code.operands[1])
-    writes = [code.writer(code.destination(target, B32)) for target in code.parts(code.operands[0], count)]
-    instruction = code.instruction
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        at = shared_address(batch, at_of(registers))
-        for number, write in enumerate(writes):
-            threads, rows = _row_addresses(batch, at, number)
-            live = _only_live(batch, group, threads)
-            data = np.zeros((len(threads), 8), np.uint16)
-            try:
-                check_alignment(rows[live], 16)
-                data[live] = spaces.SHARED.load(batch, threads[live], rows[live], np.uint16, 8)
-            except BadAccess as bad:
-                raise group.fault(bad, instruction, "load of a matrix row", threads[live]) from None
-            matrices = data.reshape(-1, 8, 8)
-            if transposes:
-                matrices = matrices.transpose(0, 2, 1)
-            write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
-
-    return step
-
-
-@RULES.on("stmatrix")
-def stmatrix(code: Code) -> Step:
-    """`stmatrix`: 8 x 8 matrices from the registers of a warp to shared memory."""
-    if "m16n8" in code.rest:
-        from hcq.emu.nv.shader import byte_matrix_moves
-
-        code.flag("sync"), code.flag("aligned")
-        return byte_matrix_moves.store(code)
-    count, transposes = moves(code)
-    at_of = address_of(code, code.operands[0])
-    slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]
-    instruction = code.instruction
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        at = shared_address(batch, at_of(registers))
-        for number, slot in enumerate(slots):
-            threads, rows = _row_addresses(batch, at, number)
-            live = _only_live(batch, group, threads)
-            values = np.ascontiguousarray(np.broadcast_to(registers[slot], (batch.count,)))
-            matrices = values.view(np.uint16).reshape(-1, 8, 8)
-            if transposes:
-                matrices = matrices.transpose(0, 2, 1)
-            data = np.ascontiguousarray(matrices).reshape(-1, 8)
-            try:
-                check_alignment(rows[live], 16)
-                spaces.SHARED.store(batch, threads[live], rows[live], data[live])
-            except BadAccess as bad:
-                raise group.fault(bad, instruction, "store of a matrix row", threads[live]) from None
-
-    return step
-
-
-@RULES.on("movmatrix")
-def movmatrix(code: Code) -> Step:
-    """The transpose of an 8x8 matrix that is spread over the warp."""
-    code.flag("sync"), code.flag("aligned")
-    if not code.flag("m8n8") or not code.flag("trans"):
-        raise code.refuse("expected movmatrix.sync.aligned.m8n8.trans.b16")
-    code.type("b16")
-    code.expect(2)
-    slot = code.source(1, B32)
-    write = code.result(B32)
-
-    def step(registers: Registers, group: Group) -> None:
-        values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.batch.count,)))
-        matrices = values.view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
-        write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
-
-    return step

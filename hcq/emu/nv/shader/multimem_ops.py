@@ -177,6 +177,16 @@ def _at_all_places(
     return step
 
 
+def _conversions(
+    octets: SmallFloat | None, type_: Type
+) -> tuple[Callable[[Lanes], Lanes], Callable[[Lanes], Lanes]]:
+    """Bits to numbers, and back."""
+    if octets is None:
+        return floats.reader(type_), floats.packer(type_)
+    kind = octets
+    return (lambda x: kind.widen(x.view(np.uint8)), lambda x: kind.saturating.narrow(x).view(type_.bits))
+
+
 def _combination(element: Element, what: str, accumulator: str) -> Callable[[list[Lanes]], Lanes]:
     """What the values of all places, register bits, become."""
     type_ = element.type_
@@ -191,13 +201,9 @@ def _combination(element: Element, what: str, accumulator: str) -> Callable[[lis
             return total.view(type_.bits)
 
         return of_integers
-    if element.octets is not None:
-        kind = element.octets
-        read = lambda x: kind.widen(x.view(np.uint8))  # noqa: E731
-        pack = lambda x: kind.saturating.narrow(x).view(type_.bits)  # noqa: E731
-    else:
-        read, pack = floats.reader(type_), floats.packer(type_)
-    combine = {"add": np.add, "min": lesser, "max": greater}[what]
+    read, pack = _conversions(element.octets, type_)
+    combines: dict[str, Callable[[Lanes, Lanes], Lanes]] = {"add": np.add, "min": lesser, "max": greater}
+    combine = combines[what]
 
     def between(x: Lanes) -> Lanes:
         """What a sum is rounded to before the next is added."""

@@ -61,6 +61,15 @@ class _Global:
             rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), -1)
             self.of.store(addresses, rows if rows.any() else None, rows.shape[1])
 
+    @property
+    def heap(self) -> Heap:
+        """Shadows have none: what malloc gives is memory like any other."""
+        raise NotImplementedError("the shadow of memory has no heap")
+
+    def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
+        """As Memory.places_of: what lies at several places is followed at none."""
+        return [addresses]
+
 
 class Marking:
     """Memory as it is, in which what is stored by steps that are not followed is written."""

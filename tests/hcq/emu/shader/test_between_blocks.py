@@ -13,8 +13,8 @@ from hcq.emu.shader.between_blocks import LEAST_BLOCKS, Awaited, CommonReads
 from hcq.emu.shader.traffic import Tally
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters
-from hcq.performance.model.resources import load_of
 from hcq.performance.model.chips import rates_of
+from hcq.performance.model.resources import load_of
 
 READS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=80)
 
@@ -39,7 +39,11 @@ def test_a_sample_of_few_blocks_says_nothing_of_all() -> None:
 
 def test_a_table_that_all_blocks_read_comes_from_dram_once() -> None:
     sample = Counters(
-        blocks=4, grid_blocks=400, dram_read_bytes=4 * 1000 + 96, beyond_l2_bytes=4 * 1000 + 96, common_bytes=96
+        blocks=4,
+        grid_blocks=400,
+        dram_read_bytes=4 * 1000 + 96,
+        beyond_l2_bytes=4 * 1000 + 96,
+        common_bytes=96,
     )
     whole = sample.whole()
     assert whole.dram_read_bytes == whole.beyond_l2_bytes == 400 * 1000 + 96
