@@ -16,7 +16,8 @@ The instructions
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
-    atomic_ops.py, warp_ops.py, matrix_instructions.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py   what instructions mean
+    atomic_ops.py, warp_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
+    matrix_instructions.py, matrix_ops.py        products of a warp, matrices to registers and back
     sparse_matrix_ops.py, quad_products.py, byte_matrix_moves.py   sparse products; those of m8n8k4; matrices of bytes
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
     tcgen05_ops.py, tcgen05_products.py, tcgen05_sparse.py, tcgen05_moves.py, tensor_memory.py

@@ -4,11 +4,12 @@ In       a call: the .param variables that it passes, in each thread's local mem
 Out      what ends the block that calls
 Changes  sys.stdout, the heap, the results in local memory
 Next     control.py (calls), device_heap.py, hcq/code/printf.py (formats)
-Source   CUDA C++ Programming Guide, "Formatted Output", "Dynamic Global Memory Allocation and Operations"; what nvrtc passes
+Source   CUDA C++ Programming Guide, "Formatted Output", "Dynamic Global Memory Allocation and Operations";
+         what nvrtc passes
 
 A GPU keeps what kernels print in a buffer of 1 MiB until the host waits for it. Here it is printed when it comes, one
-thread after the other, and so is there when the wait ends, and nothing is lost. Threads are served in the order of their
-numbers.
+thread after the other, and so is there when the wait ends, and nothing is lost. Threads are served in the order of
+their numbers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       Code; fragments as lists of registers
 Out      steps
 Changes  shared memory (stmatrix)
-Next     matrix_ops.py (fragments, products), small_matrix_ops.py, sparse_matrix_ops.py, quad_products.py (other products),
+Next     matrix_ops.py (fragments, products), small_matrix_ops.py, sparse_matrix_ops.py, quad_products.py (others),
          byte_matrix_moves.py (matrices of bytes)
 Source   PTX ISA, "mma", "ldmatrix", "stmatrix", "movmatrix"
 """

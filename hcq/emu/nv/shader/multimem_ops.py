@@ -6,8 +6,8 @@ Changes  global memory
 Next     atomic_ops.py (what a reduction does), memory.py (AddressSpace.multicast)
 Source   PTX ISA, "multimem.ld_reduce, multimem.st, multimem.red"
 
-The places are taken in the order in which the memory names them. Without .acc each sum is rounded to the type. Left open
-by the manual: 8-bit floats that are too large become the largest.
+The places are taken in the order in which the memory names them. Without .acc each sum is rounded to the type. Left
+open by the manual: 8-bit floats that are too large become the largest.
 """
 
 from __future__ import annotations

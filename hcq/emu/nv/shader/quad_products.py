@@ -5,8 +5,8 @@ Out      a step
 Next     matrix_ops.py (products of a whole warp)
 Source   PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type"
 
-Threads 4 q to 4 q + 3 and 4 q + 16 to 4 q + 19 compute product q. Each of A and B may be row- or column-major: that says
-which elements a thread holds.
+Threads 4 q to 4 q + 3 and 4 q + 16 to 4 q + 19 compute product q. Each of A and B may be row- or column-major: that
+says which elements a thread holds.
 """
 
 from __future__ import annotations

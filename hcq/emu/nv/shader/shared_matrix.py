@@ -6,8 +6,8 @@ Next     warpgroup_ops.py (who multiplies them), tensor_tiles.py (the swizzle)
 Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": "Canonical Layouts", "Matrix Descriptor
          Format"
 
-An instruction takes 32 bytes of depth, of B 64 where A is sparse; those that are beyond the span of a swizzle are taken to
-lie at the leading offset. A matrix is gathered in pieces of 16 bytes, which no swizzle takes apart.
+An instruction takes 32 bytes of depth, of B 64 where A is sparse; those that are beyond the span of a swizzle are taken
+to lie at the leading offset. A matrix is gathered in pieces of 16 bytes, which no swizzle takes apart.
 """
 
 from __future__ import annotations

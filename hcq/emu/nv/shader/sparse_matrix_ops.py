@@ -4,8 +4,8 @@ In       Code whose .sp or .sp::ordered_metadata is claimed; fragments, metadata
 Out      a step; for wgmma and tcgen05: where metadata are, A made whole, the sum
 Next     matrix_ops.py (dense products), small_matrix_ops.py (small floats with scales), warpgroup_ops.py (wgmma of
          sparse matrices)
-Source   PTX ISA, "Sparse matrix storage", "mma.sp"; whose metadata belong to which row: CUTLASS's layouts of E for SM80,
-         SM90 and SM120
+Source   PTX ISA, "Sparse matrix storage", "mma.sp"; whose metadata belong to which row: CUTLASS's layouts of E for
+         SM80, SM90 and SM120
 
 Four bits say of a chunk which two of its four parts are stored: a part is one number, of 4 bits two numbers. Of tf32 a
 chunk has two numbers, each of two parts. What is not stored does not multiply: infinities of B do not reach it.

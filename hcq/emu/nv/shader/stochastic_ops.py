@@ -3,8 +3,8 @@
 In       Code whose .rs is claimed; floats, 32 random bits
 Out      a step
 Next     convert_ops.py (all other conversions)
-Source   PTX ISA, "cvt", in words; which bits of the operand a number has where two share them: what others saw on a B200
-         (the first reads them backwards)
+Source   PTX ISA, "cvt", in words; which bits of the operand a number has where two share them: what others saw on a
+         B200 (the first reads them backwards)
 
 The bits are added to those of the fraction that are cut off, from the highest on; a carry rounds away from zero. That
 they stand at the highest, too, where a subnormal number cuts more off, is inferred.
@@ -32,7 +32,7 @@ _BACKWARDS = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.u
 
 
 def rounded(x: Lanes, random: Lanes, name: str) -> Lanes:
-    """Doubles to what the format has, as doubles; exponents are not limited above. random: as many bits as there are."""
+    """Doubles to what the format has, as doubles; exponents are not limited above. random: all of its bits."""
     lowest, fraction, count = LOWEST_EXPONENT[name], FRACTION_BITS[name], RANDOM_BITS.get(name, 16)
     finite = np.isfinite(x)
     size = np.where(finite, np.abs(x), 0.0)

@@ -6,8 +6,8 @@ Changes  tensor memory
 Next     tcgen05_ops.py (who asks), tcgen05_products.py (descriptors), tensor_memory.py
 Source   PTX ISA, "tcgen05.cp", "Optional Decompression", "tcgen05.shift", "tcgen05.ld"
 
-Inferred: that a shift moves a row to the next lane, and the first one of its 32 stays; that of 64x128b the first 32 rows
-are for the warps that .warpx2 names first.
+Inferred: that a shift moves a row to the next lane, and the first one of its 32 stays; that of 64x128b the first 32
+rows are for the warps that .warpx2 names first.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 In       Code
 Out      steps
 Changes  tensor memory, registers; shared memory where an allocation's address or an mbarrier is
-Next     tensor_memory.py, tcgen05_moves.py (cp, shift, reductions), tcgen05_products.py (tcgen05.mma), mbarrier_ops.py (who waits for a commit), copies.py
+Next     tensor_memory.py, tcgen05_moves.py (cp, shift, reductions), tcgen05_products.py (tcgen05.mma),
+         mbarrier_ops.py (who waits for a commit), copies.py
 Source   PTX ISA 8.6, "TensorCore 5th Generation Instructions"; which thread has what: CUTLASS's copy traits
 
 Products and copies are asynchronous: here they are done when somebody looks at an mbarrier, in the order in which they
@@ -42,8 +43,8 @@ WARP_LANES = 32  # of tensor memory, that a warp of a warpgroup reaches
 def tcgen05(code: Code) -> Step:
     """`tcgen05.*`, by the word behind it."""
     what = code.take(
-        "alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "mma", "shift", "commit", "wait::ld", "wait::st",
-        "fence::before_thread_sync", "fence::after_thread_sync",
+        "alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "mma", "shift", "commit", "wait::ld",
+        "wait::st", "fence::before_thread_sync", "fence::after_thread_sync",
     )  # fmt: skip
     is_pair = code.flag("cta_group::2")
     code.flag("cta_group::1")

@@ -3,7 +3,8 @@
 In       Code; descriptors of matrices in shared memory and of the instruction, addresses of tensor memory
 Out      a step, which issues the product; it is done when somebody looks at an mbarrier
 Changes  tensor memory
-Next     tcgen05_ops.py (the other instructions), tcgen05_sparse.py (metadata, masks of columns), shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
+Next     tcgen05_ops.py (the other instructions), tcgen05_sparse.py (metadata, masks of columns),
+         shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
 Source   PTX ISA 8.6, "tcgen05.mma", "Matrix Descriptor", "Instruction Descriptor", "Block Scaling"; CUTLASS's
          structures of descriptors
 

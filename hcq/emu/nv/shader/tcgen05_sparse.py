@@ -3,12 +3,12 @@
 In       words of tensor memory; mask descriptors
 Out      four bits for each chunk of each row; columns of B
 Next     tcgen05_products.py (who multiplies), sparse_matrix_ops.py (what the bits mean)
-Source   CUTLASS's layouts of E in tensor memory, which JAX's formatting of metadata confirms; PTX ISA, "Zero-Column Mask
-         Descriptor", whose examples, not its table, say which span is which
+Source   CUTLASS's layouts of E in tensor memory, which JAX's formatting of metadata confirms; PTX ISA, "Zero-Column
+         Mask Descriptor", whose examples, not its table, say which span is which
 
-Of 16 and 32 bits a column has all of an instruction's metadata, and the sparsity selector says which of four: rows r and
-r + 8 have a half of a word each, of the first half of depth in lane r, of the second in lane r + 8. Of 8 and 4 bits a row
-has two columns of its lane. Inferred: that 64 rows have theirs where such a product has its results.
+Of 16 and 32 bits a column has all of an instruction's metadata, and the sparsity selector says which of four: rows r
+and r + 8 have a half of a word each, of the first half of depth in lane r, of the second in lane r + 8. Of 8 and 4 bits
+a row has two columns of its lane. Inferred: that 64 rows have theirs where such a product has its results.
 """
 
 from __future__ import annotations

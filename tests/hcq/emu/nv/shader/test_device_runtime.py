@@ -79,7 +79,12 @@ extern "C" __global__ void fill(Node **heads, int count) {
 }
 extern "C" __global__ void empty(Node **heads, int *sums) {
     int sum = 0;
-    for (Node *node = heads[threadIdx.x]; node;) { Node *next = node->next; sum += node->value; free(node); node = next; }
+    for (Node *node = heads[threadIdx.x]; node;) {
+        Node *next = node->next;
+        sum += node->value;
+        free(node);
+        node = next;
+    }
     sums[threadIdx.x] = sum;
 }"""
 
@@ -122,7 +127,8 @@ def test_a_heap_fills_the_first_gap_that_is_large_enough():
 
 
 def test_calls_that_do_not_fit_are_refused():
-    text = """.version 8.0\n.target sm_80\n.address_size 64\n.extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);
+    text = """.version 8.0\n.target sm_80\n.address_size 64
+    .extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);
     .visible .entry k() { .param .b32 x; .param .b32 y; .param .b32 z; call.uni (z), vprintf, (x, y); ret; }"""
     with pytest.raises(PtxError, match="vprintf has arguments of"):
         run_ptx(text, "k", 1, 1)
@@ -133,7 +139,8 @@ def test_an_emulated_gpu_prints_before_a_wait_ends():
     program = """
 import hcq
 from hcq.nv.toolchain.nvrtc import compile_cuda
-ptx = compile_cuda('extern "C" __global__ void k(int x) { printf("%d from thread %d\\\\n", x, threadIdx.x); }', "compute_90").ptx
+source = 'extern "C" __global__ void k(int x) { printf("%d from thread %d\\\\n", x, threadIdx.x); }'
+ptx = compile_cuda(source, "compute_90").ptx
 dev = hcq.open("NV")
 program = dev.load(ptx.encode(), "k")
 dev.run(program, [7], grid=(1, 1, 1), block=(2, 1, 1))

@@ -299,7 +299,7 @@ def test_a_trap_is_a_fault():
 
 
 def test_a_breakpoint_is_a_fault_where_no_debugger_is():
-    with pytest.raises(KernelFault, match="brkpt by 4 threads.*no debugger"):
+    with pytest.raises(KernelFault, match=r"brkpt by 4 threads.*no debugger"):
         run_ptx(kernel("brkpt; ret;"), "k", 1, 4, 0)
 
 

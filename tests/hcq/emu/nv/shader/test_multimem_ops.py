@@ -45,8 +45,8 @@ def gpus(type_: type, count: int = 3) -> list[np.ndarray]:
     "word, type_, fold",
     [
         ("add.u32", np.uint32, np.add), ("min.s32", np.int32, np.minimum), ("max.s64", np.int64, np.maximum),
-        ("and.b32", np.uint32, np.bitwise_and), ("xor.b64", np.uint64, np.bitwise_xor), ("or.b32", np.uint32, np.bitwise_or),
-        ("add.u64", np.uint64, np.add),
+        ("and.b32", np.uint32, np.bitwise_and), ("xor.b64", np.uint64, np.bitwise_xor),
+        ("or.b32", np.uint32, np.bitwise_or), ("add.u64", np.uint64, np.add),
     ],
 )  # fmt: skip
 def test_integers_of_all_gpus_are_reduced(word, type_, fold):
@@ -64,7 +64,8 @@ def test_integers_of_all_gpus_are_reduced(word, type_, fold):
 
 def test_vectors_of_singles_of_all_gpus_are_added():
     several = gpus(np.float32)
-    lines = "multimem.ld_reduce.acquire.gpu.global.add.v4.f32 {f0, f1, f2, f3}, [m]; st.global.v4.f32 [o], {f0, f1, f2, f3};"
+    lines = "multimem.ld_reduce.acquire.gpu.global.add.v4.f32 {f0, f1, f2, f3}, [m];"
+    lines += "st.global.v4.f32 [o], {f0, f1, f2, f3};"
     assert np.array_equal(run(lines, *several).view(np.float32).reshape(-1), sum(several)[:16])
 
 
@@ -79,7 +80,8 @@ def test_halves_are_rounded_after_each_sum_unless_they_are_added_in_singles():
 def test_bytes_of_all_gpus_are_compared_as_floats():
     codes = [np.full(BYTES, code, np.uint8) for code in (0x38, 0xB8, 0x40)]  # 1, -1, 2
     for word, wanted in (("min", -1.0), ("max", 2.0), ("add.acc::f16", 2.0)):
-        lines = f"multimem.ld_reduce.{word}.v4.e4m3x4 {{r0, r1, r2, r3}}, [m]; st.global.v4.b32 [o], {{r0, r1, r2, r3}};"
+        lines = f"multimem.ld_reduce.{word}.v4.e4m3x4 {{r0, r1, r2, r3}}, [m];"
+        lines += "st.global.v4.b32 [o], {r0, r1, r2, r3};"
         assert (E4M3.values[run(lines, *codes)] == wanted).all()
 
 
@@ -126,8 +128,9 @@ def test_plain_accesses_to_an_object_of_several_gpus_are_reported():
 @pytest.mark.parametrize(
     "text",
     [
-        "multimem.ld_reduce.add.s64 d0, [m]", "multimem.ld_reduce.min.f32 f0, [m]", "multimem.red.min.v2.f16x2 [m], {r0, r0}",
-        "multimem.ld_reduce.and.f32 f0, [m]", "multimem.ld_reduce.add.acc::f32.f32 f0, [m]", "multimem.st.v2.u32 [m], {r0, r1}",
+        "multimem.ld_reduce.add.s64 d0, [m]", "multimem.ld_reduce.min.f32 f0, [m]",
+        "multimem.red.min.v2.f16x2 [m], {r0, r0}", "multimem.ld_reduce.and.f32 f0, [m]",
+        "multimem.ld_reduce.add.acc::f32.f32 f0, [m]", "multimem.st.v2.u32 [m], {r0, r1}",
     ],
 )  # fmt: skip
 def test_forms_that_there_are_not_are_refused(text):
@@ -142,14 +145,16 @@ def test_stores_that_no_mbarrier_counts_reach_global_memory(word, size):
     lines = f"cvt.rn.f32.u32 f0, t; st.async.release.sys.global.{word} [o], {source};"
     launch.run(launch.load(kernel(lines), "k"), 1, 4, np.uint64(0), out)
     wanted = [struct.pack(*one) for one in {
-        "u32": [("<I", t) for t in range(4)], "b64": [("<Q", 16 * t) for t in range(4)], "f32": [("<f", t) for t in range(4)]
+        "u32": [("<I", t) for t in range(4)], "b64": [("<Q", 16 * t) for t in range(4)],
+        "f32": [("<f", t) for t in range(4)],
     }[word]]  # fmt: skip
     assert [bytes(row[:size]) for row in out] == wanted
 
 
 def test_reductions_that_no_mbarrier_counts_add_to_global_memory():
     launch, out = Launch(), np.zeros((4, 16), np.uint8)
-    lines = "ld.param.u64 o, [O]; red.async.release.gpu.global.add.s32 [o], t; red.async.mmio.release.sys.add.u64 [o+8], w;"
+    lines = "ld.param.u64 o, [O]; red.async.release.gpu.global.add.s32 [o], t;"
+    lines += "red.async.mmio.release.sys.add.u64 [o+8], w;"
     launch.run(launch.load(kernel(lines), "k"), 1, 4, np.uint64(0), out)
     assert (out.view(np.int32)[0, 0], out.view(np.uint64)[0, 1]) == (6, 96)
 
@@ -175,8 +180,10 @@ def test_the_vendors_assembler_takes_these_forms():
     lines = (
         "multimem.ld_reduce.acquire.gpu.global.add.v4.f32 {f0, f1, f2, f3}, [m];"
         "multimem.ld_reduce.add.acc::f32.v4.f16x2 {r0, r1, r2, r3}, [m];"
-        "multimem.ld_reduce.min.v4.e4m3x4 {r0, r1, r2, r3}, [m]; multimem.ld_reduce.add.acc::f16.v4.e4m3x4 {r0, r1, r2, r3}, [m];"
+        "multimem.ld_reduce.min.v4.e4m3x4 {r0, r1, r2, r3}, [m];"
+        "multimem.ld_reduce.add.acc::f16.v4.e4m3x4 {r0, r1, r2, r3}, [m];"
         "multimem.red.add.v2.f16x2 [m], {r0, r1}; multimem.st.release.sys.global.u32 [m], r0;"
-        "st.async.release.sys.global.u32 [o], t; red.async.release.gpu.global.add.s32 [o], t; red.async.mmio.release.sys.add.u64 [o], w;"
+        "st.async.release.sys.global.u32 [o], t; red.async.release.gpu.global.add.s32 [o], t;"
+        "red.async.mmio.release.sys.add.u64 [o], w;"
     )
     assert link_ptx(kernel(lines), "sm_100a")

@@ -1,7 +1,7 @@
 """mma.sp: the product of what is stored is the dense product of the matrix that it stands for.
 
-Layouts are those of CUTLASS's traits of SM80 and SM120, written as shapes and strides in units of a column of 16 rows (A,
-E) or 8 (B): place = k * rows + row. They are not derived from the code under test.
+Layouts are those of CUTLASS's traits of SM80 and SM120, written as shapes and strides in units of a column of 16 rows
+(A, E) or 8 (B): place = k * rows + row. They are not derived from the code under test.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_halves_that_are_too_large_become_infinite_or_the_largest():
 
 
 def test_small_floats_must_saturate_when_they_are_rounded_by_random_bits():
-    with pytest.raises(PtxError, match="needs .satfinite"):
+    with pytest.raises(PtxError, match=r"needs \.satfinite"):
         instructions("cvt.rs.e4m3x4.f32 %x, {%a, %a, %a, %a}, %b;", [values(), np.zeros(1, np.uint32)], "32")
 
 
@@ -149,5 +149,5 @@ def test_fma_oob_cuts_off_what_is_negative_when_asked():
 
 def test_fma_oob_of_singles_is_refused():
     x = np.ones(2, np.float32)
-    with pytest.raises(PtxError, match="fma.oob is for .f16 and .bf16"):
+    with pytest.raises(PtxError, match=r"fma\.oob is for \.f16 and \.bf16"):
         instructions("fma.rn.oob.f32 %x, %a, %b, %c;", [x, x, x], "32")

@@ -118,7 +118,8 @@ def test_pairs_of_four_bits_may_be_sparse_with_scales():
     mma = (
         matrix_at(0, 0, descriptor(layouts[0], "128B")) + matrix_at(1, 1, descriptor(layouts[1], "128B"))
         + f"mov.u32 %d, {number:#x}; add.u32 %c, %t, 64; add.u32 %w0, %t, 68; add.u32 %w1, %t, 72;"
-        + "tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%t], %m0, %m1, [%c], %d, [%w0], [%w1], %zero;"
+        + "tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%t], %m0, %m1, [%c], %d,"
+        + " [%w0], [%w1], %zero;"
     )  # fmt: skip
     run_ptx(kernel(mma, tuple(map(len, images)), columns=80), "k", 1, 128, *images, out)
     assert np.array_equal(out[:, :COLUMNS], whole_of(4, values[stored], codes) @ values[b].T)
@@ -268,7 +269,8 @@ def test_copies_unpack_numbers_of_fewer_bits(format_, width, shape, size):
 
 
 REDUCED = """DONE: tcgen05.ld.red.sync.aligned.32x32b.x4.{word} {{%v0, %v1, %v2, %v3}}, %d, [%row];
-    tcgen05.wait::ld.sync.aligned; st.global.u32 [%o], %d; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 512; ret; }}"""
+    tcgen05.wait::ld.sync.aligned; st.global.u32 [%o], %d;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 512; ret; }}"""
 
 
 @pytest.mark.parametrize(
