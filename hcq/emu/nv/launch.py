@@ -44,6 +44,7 @@ from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -146,8 +147,14 @@ class Guarded:
 
     def __init__(self, memory: Memory, gaps: Gaps, program: int) -> None:
         self.gaps, self.program = gaps, program
-        self.load, self._store = memory.load, memory.store
+        self.load, self._store, self.places_of = memory.load, memory.store, memory.places_of
+        self.memory = memory
         self.found: Stray | None = None
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        return self.memory.heap
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
