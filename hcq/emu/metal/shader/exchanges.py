@@ -22,7 +22,8 @@ from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.lanes import BOOLEAN, SINGLE, Site
 from hcq.emu.metal.shader.machine import COLUMNS, MATRIX, ROWS, SIMD
 from hcq.emu.metal.shader.pieces import Variable
-from hcq.emu.metal.shader.typed import Value
+from hcq.emu.metal.shader.typed import Pointer, Value
+from hcq.emu.metal.shader.types import Type
 
 _PARTED = "some threads of a group reach a threadgroup_barrier that the others do not."
 _OUTSIDE = "simd_shuffle_xor by {index} reaches a thread that is not in the SIMD group."
@@ -60,6 +61,29 @@ class Exchanges(Accesses):
             wrong = self.w.binary("and", BOOLEAN, self.truth_mask(), self.opposite(there))
             self.guard(wrong, Site(_NOT_THERE), 0)
         return Value(self.shuffled(value.text, others), value.kind)
+
+    def simd(self, name: str, values: list[Value], kind: Type) -> Value:
+        raise NotCompiled(f"simd_{name}")
+
+    def number_function(self, name: str, values: list[Value], kind: Type) -> Value:
+        signs = {"min": "<", "max": ">", "clamp": "><"}.get(name, "")
+        if not signs or kind.is_float:
+            raise NotCompiled(f"{name} of a {kind}")
+        found = values[0]
+        for other, sign in zip(values[1:], signs):
+            is_mine = self.operated(sign, found, other).text
+            found = Value(self.w.select(is_mine, found.text, other.text), kind)
+        return found
+
+    def atomic(self, place: Pointer, operation: str, values: list[Value]) -> Value:
+        raise NotCompiled("atomic operations")
+
+    def kept(self, value: Value) -> Value:
+        return value
+
+    def fence(self, call: syntax.Call) -> None:
+        """A barrier of SIMD groups, or a fence."""
+        raise NotCompiled(call.name)
 
     def product(self, d: Value, a: Value, b: Value, c: Value) -> None:
         """d = a @ b + c of matrices of each SIMD group; rounded as in machine.py."""
