@@ -227,6 +227,7 @@ class _Groups(Statements):
                 ("base", shared.at),
                 ("writers", shared.writers_at),
                 ("readers", shared.readers_at),
+                ("changers", shared.changers_at),
             ):
                 lines.append(f"%{stem}.{name} = getelementptr i8, ptr %nowhere, i64 {at}")
         return lines
