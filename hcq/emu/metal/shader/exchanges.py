@@ -86,6 +86,8 @@ class Exchanges(Accesses):
             return
         if self.shared:  # it orders some accesses of it, which nothing remembers here
             raise NotCompiled("a barrier of SIMD groups beside threadgroup memory")
+        if self.threads % SIMD:
+            raise NotCompiled("a barrier of SIMD groups that are not whole")
         if self.mask is not None:
             self.whole_groups(_NOT_ALL)
 

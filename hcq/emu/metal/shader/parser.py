@@ -377,6 +377,8 @@ class _Parser:
     def _declaration(self, line: int) -> list[Statement]:
         while self.has("constexpr") or self.has("thread"):
             pass
+        if self.now.text.startswith("atomic"):
+            self.fail("expected a type that a thread's own variable may have")
         kind, _ = self._qualified()
         found: list[Statement] = []
         while True:
