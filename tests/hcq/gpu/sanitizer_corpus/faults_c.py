@@ -68,7 +68,7 @@ ROWS = (
   + out[r*pitch + c] = 1;
 }""", buffers=(1024,), numbers=(16,)),
     *_both("float4 over the tail", "memory", "buffer-overrun", """(int *out, int n) {
-  
+
   int i = T*4;
   - if (i < n) { out[i]=1; out[i+1]=1; out[i+2]=1; out[i+3]=1; }
   + for (int k=0;k<4;k++) if (i+k < n) out[i+k]=1;
@@ -139,7 +139,7 @@ ROWS = (
   if (B==0) { if (T==0) { data[0]=42;
      + FENCE();
      STORE(flag,1); } }
-  else if (T==0) { while (LOAD(flag)==0); 
+  else if (T==0) { while (LOAD(flag)==0);
      + FENCE();
      out[0]=data[0]; }
 }""", grid=2, buffers=(64, 64, 64)),
@@ -148,7 +148,7 @@ ROWS = (
      - BLOCK_FENCE();
      + FENCE();
      STORE(flag,1); } }
-  else if (T==0) { while (LOAD(flag)==0); 
+  else if (T==0) { while (LOAD(flag)==0);
      FENCE();
      out[0]=data[0]; }
 }""", grid=2, buffers=(64, 64, 64)),
@@ -156,7 +156,7 @@ ROWS = (
   a[B*256+T]=B;
   + FENCE();
   BAR();
-  if (T==0) { ADD(count,1); while (LOAD(count)<4); 
+  if (T==0) { ADD(count,1); while (LOAD(count)<4);
     + FENCE();
   }
   BAR();
@@ -201,7 +201,7 @@ ROWS = (
     _cuda("butterfly reduce in shared missing second syncwarp", "race", "lane-race", """(int *out) {
   __shared__ volatile int s[32];
   s[T]=T; __syncwarp();
-  for (int d=16;d>0;d>>=1) { int v=s[T]+s[T^d]; 
+  for (int d=16;d>0;d>>=1) { int v=s[T]+s[T^d];
      + __syncwarp();
      s[T]=v; __syncwarp(); }
   out[T]=s[T];
@@ -211,15 +211,16 @@ ROWS = (
   + atomicAdd(out,1);
 }""", grid=4),
     _cuda("system flag with cta scope store", "race", "global-race", """(int *data, int *flag, int *out) {
-  if (B==0) { if (T==0) { data[0]=1; 
+  if (B==0) { if (T==0) { data[0]=1;
     - asm volatile("st.release.cta.global.u32 [%0], 1;"::"l"(flag):"memory");
     + asm volatile("st.release.gpu.global.u32 [%0], 1;"::"l"(flag):"memory");
-  } } else if (T==0) { int v; do { asm volatile("ld.acquire.gpu.global.u32 %0,[%1];":"=r"(v):"l"(flag):"memory"); } while(!v); out[0]=data[0]; }
+  } } else if (T==0) { int v; do {
+    asm volatile("ld.acquire.gpu.global.u32 %0,[%1];":"=r"(v):"l"(flag):"memory"); } while(!v); out[0]=data[0]; }
 }""", grid=2, buffers=(64, 64, 64)),
     _cuda("acquire load relaxed instead", "race", "global-race", """(int *data, int *flag, int *out) {
-  if (B==0) { if (T==0) { data[0]=1; 
+  if (B==0) { if (T==0) { data[0]=1;
     asm volatile("st.release.gpu.global.u32 [%0], 1;"::"l"(flag):"memory");
-  } } else if (T==0) { int v; do { 
+  } } else if (T==0) { int v; do {
     - asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];":"=r"(v):"l"(flag):"memory");
     + asm volatile("ld.acquire.gpu.global.u32 %0,[%1];":"=r"(v):"l"(flag):"memory");
   } while(!v); out[0]=data[0]; }

@@ -24,7 +24,9 @@ RELAXED = "memory_order_relaxed"
 
 
 def _row(name: str, word: str, rule: str, text: str) -> Row:
-    return Row(name, "whole msl", word, rule, f"{HEAD}{text}\n}}", block=64, grid=2, buffers=(4096, 4096, 256))
+    return Row(
+        name, "whole msl", word, rule, f"{HEAD}{text}\n}}", block=64, grid=2, buffers=(4096, 4096, 256)
+    )
 
 
 # fmt: off

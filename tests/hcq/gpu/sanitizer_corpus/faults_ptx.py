@@ -24,7 +24,8 @@ HEAD = r"""
   ::"r"(SA(b)),"r"(n):"memory")
 #define MBARR(b) asm volatile("{.reg .b64 s; mbarrier.arrive.shared.b64 s,[%0];}"::"r"(SA(b)):"memory")
 __device__ __forceinline__ void mbwait(unsigned b, int p) {
-  asm volatile("{.reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p,[%0],%1; @!p bra L;}" :: "r"(b), "r"(p) : "memory");
+  asm volatile("{.reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p,[%0],%1; @!p bra L;}"
+    :: "r"(b), "r"(p) : "memory");
 }
 #define MBWAIT(b,p) mbwait(SA(b),p)
 #define BULKIN(to,from,n,b) \
