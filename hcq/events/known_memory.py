@@ -9,7 +9,9 @@ Next     observe/memory_map.py (who knows), emu/shader/memory_checks.py (who ask
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
 
@@ -64,6 +66,25 @@ def listen(ask: Ask) -> Callable[[], None]:
         _known = tuple(one for one in _known if one is not entry)
 
     return end
+
+
+_starting = threading.local()
+
+
+@contextmanager
+def starting(registers: Sequence[int]) -> Iterator[None]:
+    """While somebody is asked of a launch on this thread: the registers that its waves begin with."""
+    _starting.registers = tuple(registers)
+    try:
+        yield
+    finally:
+        _starting.registers = ()
+
+
+def registers() -> tuple[int, ...]:
+    """Those of the launch that begins; none where nobody says."""
+    found: tuple[int, ...] = getattr(_starting, "registers", ())
+    return found
 
 
 _shadows: list[UnwrittenMemory] = []

@@ -17,6 +17,7 @@ from hcq.events import known_memory
 from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, ForeignProgram
 from hcq.events.kernel_faults import KernelFault
 from hcq.events.known_memory import KnownMemory, Stretch
+from hcq.observe.foreign.runtime_log import RuntimeLog
 from hcq.observe.ignored import Ignored
 from hcq.observe.kernel_findings import Found, KernelFindings
 
@@ -36,6 +37,7 @@ class ForeignSanitizer(ForeignObserver):
         self.device, self.say, self.note = device, say, note
         self.known = KernelFindings(device.name, self._buffer_at, ignored)
         self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
+        self._log: RuntimeLog | None = None  # once a kernel is launched
         self._end = known_memory.listen(self._known)
 
     def load(self, program: ForeignProgram) -> None:
@@ -61,7 +63,29 @@ class ForeignSanitizer(ForeignObserver):
         gone = [
             one for one in freed if not any(one.start < other.end and other.start < one.end for other in live)
         ]
-        return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+        given_back = self._given_back(self._arguments[address])
+        if not given_back:
+            return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+        kept = tuple(one for one in live if one not in given_back)
+        return KnownMemory(
+            kept, tuple(sorted({*gone, *given_back})), given_back, self._arguments[address]
+        )
+
+    def _given_back(self, place: tuple[int, int] | None) -> tuple[Stretch, ...]:
+        """Memory that is mapped, and that the program had given back to a pool when it launched this."""
+        registers = known_memory.registers()
+        if place is None or len(registers) < place[0] + 2:
+            return ()
+        if self._log is None:
+            self._log = RuntimeLog(self.device.client.pid, self._size_at)
+        low, high = registers[place[0] : place[0] + 2]
+        found = [(at, self._size_at(at)) for at in sorted(self._log.given_back(low | high << 32))]
+        return tuple(Stretch(at, at + size) for at, size in found if size)
+
+    def _size_at(self, address: int) -> int:
+        """The bytes of the buffer that begins there; 0: none does."""
+        buffer = self.device.find(address)
+        return buffer.end - buffer.va if buffer is not None and buffer.va == address else 0
 
     def _buffer_at(self, address: int) -> tuple[str, str] | None:
         buffer = self.device.find(address)
