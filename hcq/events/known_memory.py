@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
 
@@ -71,18 +70,13 @@ def listen(ask: Ask) -> Callable[[], None]:
 _starting = threading.local()
 
 
-@contextmanager
-def starting(registers: Sequence[int]) -> Iterator[None]:
-    """While somebody is asked of a launch on this thread: the registers that its waves begin with."""
+def starts(registers: Sequence[int]) -> None:
+    """A launch is the next thing that this thread runs: the registers that its waves begin with."""
     _starting.registers = tuple(registers)
-    try:
-        yield
-    finally:
-        _starting.registers = ()
 
 
 def registers() -> tuple[int, ...]:
-    """Those of the launch that begins; none where nobody says."""
+    """Those of the launch that this thread runs; none where nobody says."""
     found: tuple[int, ...] = getattr(_starting, "registers", ())
     return found
 

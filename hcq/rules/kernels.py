@@ -222,7 +222,7 @@ def _site(site: Site, entry: int, kernel_of: NameOf, line: str) -> str:
         where = f" at {site.place - begin:#x}"
     elif site.place > MOST_LINES:  # a function that lies before the kernel
         where = f" at -{begin - site.place:#x}"
-    if not begin:  # a packet
+    if not begin or site.place < 0:  # a packet, a copy
         where = ""
     other = ""
     if begin != entry and (name := kernel_of(begin)):

@@ -128,3 +128,16 @@ def test_a_program_that_logs_for_itself_is_left_alone(
     program = compiled("allocators.hip", arch, ("-g",))
     done = run(f"amd:{arch}", "--", program, "async", "freed", look="memory")
     assert done.returncode == 0 and "hipFreeAsync" in done.stderr and "warning [" not in done.stderr
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("what", ["event", "early", "memcpy", "memset", "null"])
+@pytest.mark.parametrize("side", ["wrong", "right"])
+def test_works_of_streams_that_nothing_orders_are_found(
+    arch: str, compiled: Compiled, what: str, side: str
+) -> None:
+    done = run(f"amd:{arch}", "--", compiled("unordered.hip", arch, ("-g",)), what, side)
+    found = [line for line in done.stderr.splitlines() if "warning [" in line]
+    assert [line.partition("warning ")[2].partition(" ")[0] for line in found] == (
+        ["[unordered-launches]"] if side == "wrong" else []
+    ), done.stderr

@@ -79,8 +79,8 @@ def launch(
     counts = counters.is_wanted()
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
-    with known_memory.starting(work.user_sgprs):
-        checks = Checks.of_launch(pid, work.entry)
+    known_memory.starts(work.user_sgprs)
+    checks = Checks.of_launch(pid, work.entry)
     looks = checks is not None and "memory" in checks.words
     if checks is not None and checks.known is not None and (own := checks.known.shared_bytes) is not None:
         start = replace(start, lds_bytes=min(own, start.lds_bytes))  # what is behind it is nobody's

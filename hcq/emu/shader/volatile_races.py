@@ -5,7 +5,7 @@ Out      a fault in Checks for each pair of instructions, as of other races
 Changes  itself; no register, no memory
 Next     shared_races.py (all other accesses), ../nv/shader/race_steps.py (who tells)
 Source   PTX ISA, "Memory Consistency Model" (a volatile access is a strong one, which orders nothing); CUDA C++
-         Programming Guide, "Independent Thread Scheduling" (code that took a warp for synchronous, by volatile, is wrong)
+         Programming Guide, "Independent Thread Scheduling" (code that takes a warp for synchronous is wrong)
 
 Between warps two volatile accesses are two strong ones, as a flag needs that is polled: no race. Between threads of a
 warp they are what was written when warps were in lock step, and what has to have a __syncwarp() now.

@@ -39,9 +39,6 @@ GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL for processes that are left
 SWITCH_SECONDS = 0.0005  # how long a GPU's thread may keep a call of the program waiting for the interpreter
 
 
-LOGS = "AMD_LOG_"  # what AMD's runtime logs, and where
-
-
 class Supervisor:
     """Runs one program. It waits for all children of this process, so nothing else here may have any."""
 
@@ -75,12 +72,12 @@ class Supervisor:
         found: dict[str, str] = {}
         for kernel in self.machine.kernels:
             found.update(kernel.environment)
-            if "memory" in config.current().sanitize:
-                found.update(
-                    (name, value.format(folder=self.machine.folder)) for name, value in kernel.apart.items()
-                )
-        if any(name.startswith(LOGS) for name in given):  # the program's log is somebody's already
-            found = {name: value for name, value in found.items() if not name.startswith(LOGS)}
+            words = config.current().sanitize
+            if "memory" in words:
+                found.update(kernel.apart)
+            if words & {"memory", "race"} and not any(name in given for name in kernel.logged):
+                folder = self.machine.folder
+                found.update((name, value.format(folder=folder)) for name, value in kernel.logged.items())
         # what these ask for is done here, for all that the program starts, also where that is a program of ours
         kept = {name: value for name, value in given.items() if name not in OBSERVED_HERE}
         return {**found, **kept}

@@ -307,7 +307,8 @@ def one_after_another(width: int, operation: str, dtype: Any) -> tuple[str, str]
     else:
         does = [f"%old = atomicrmw {verb} ptr %p, {one} %a monotonic"]
     lines = [
-        f"define internal {many} {name}(ptr %base, <{width} x i32> %at, <{width} x i1> %on, {many} %x, {many} %y) noinline #0 {{",
+        f"define internal {many} {name}"
+        f"(ptr %base, <{width} x i32> %at, <{width} x i1> %on, {many} %x, {many} %y) noinline #0 {{",
         "entry:",
         "br label %head",
         "head:",

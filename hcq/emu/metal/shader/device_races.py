@@ -6,9 +6,9 @@ Changes  itself
 Next     machine.py (who tells), program.py (who makes it), hcq/emu/shader/global_races.py (what comes of it)
 Source   Metal Shading Language Specification: "Threadgroup and SIMD-group Synchronization Functions", mem_flags
 
-Threads of a SIMD group are ordered by barriers alone, like any others: their own, or the threadgroup's. A barrier orders
-accesses to device memory where it has mem_flags::mem_device. Other threadgroups are reached by an atomic_thread_fence, an
-atomic operation, another one that reads what that wrote, and a fence there.
+Threads of a SIMD group are ordered by barriers alone, like any others: their own, or the threadgroup's. A barrier
+orders accesses to device memory where it has mem_flags::mem_device. Other threadgroups are reached by an
+atomic_thread_fence, an atomic operation, another one that reads what that wrote, and a fence there.
 """
 
 from __future__ import annotations

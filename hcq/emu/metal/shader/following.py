@@ -56,7 +56,9 @@ class FollowingMachine(Machine):
         at = int(np.broadcast_to(index, (self.size,))[bad]) * size
         line = self._line()
         if memory.stride:
-            read = Read("local" if memory.is_own else "shared", at, "", line, self.text_of(line), self._who(bad))
+            read = Read(
+                "local" if memory.is_own else "shared", at, "", line, self.text_of(line), self._who(bad)
+            )
         else:
             start = native.address_of(memory.data)
             read = Read("global", start + at, "", line, self.text_of(line), self._who(bad))

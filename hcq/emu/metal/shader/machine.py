@@ -401,7 +401,9 @@ class Machine:
         if self.races is not None and orders_device_memory and mask is not False:
             self.races.barrier(self, mask)
 
-    def simdgroup_barrier(self, mask: Any, orders_device_memory: bool, orders_threadgroup_memory: bool) -> None:
+    def simdgroup_barrier(
+        self, mask: Any, orders_device_memory: bool, orders_threadgroup_memory: bool
+    ) -> None:
         """All threads of each SIMD group, or none."""
         if mask is False:
             return
@@ -413,7 +415,12 @@ class Machine:
             self.races.simd_barrier(self, mask)
 
     def atomic_thread_fence(
-        self, mask: Any, orders_device_memory: bool, orders_threadgroup_memory: bool, reaches: bool, relaxed: bool
+        self,
+        mask: Any,
+        orders_device_memory: bool,
+        orders_threadgroup_memory: bool,
+        reaches: bool,
+        relaxed: bool,
     ) -> None:
         """Accesses before it and behind it, as others see them who meet by atomic operations. reaches: other groups."""
         if self.races is not None and mask is not False and orders_device_memory and not relaxed:

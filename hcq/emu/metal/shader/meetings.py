@@ -41,7 +41,7 @@ def returns_early(body: list[Statement]) -> bool:
 def leaves(body: list[Statement], is_continue: bool) -> bool:
     """Whether one of these statements breaks out of the loop that they are in, or goes on to its next round."""
     return any(
-        isinstance(one, syntax.Leave) and one.is_continue == is_continue
+        (isinstance(one, syntax.Leave) and one.is_continue == is_continue)
         or (isinstance(one, syntax.If) and leaves(_inside(one), is_continue))
         for one in body
     )

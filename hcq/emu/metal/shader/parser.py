@@ -416,7 +416,11 @@ class _Parser:
             if self.now.text != ")":
                 self.take(",")
         step: Expression = syntax.Name(name, line)
-        own = [one for one in after if isinstance(one, syntax.Assign) and one.target == syntax.Name(name, one.line)]
+        own = [
+            one
+            for one in after
+            if isinstance(one, syntax.Assign) and one.target == syntax.Name(name, one.line)
+        ]
         if len(own) == 1 and after == own:
             step, after = own[0].value, []
         return [*before, syntax.For(kind, name, low, condition, step, self._statement(), line, after)]

@@ -1,5 +1,5 @@
-"""A race in threadgroup memory, or a barrier that not all reach, that stopped a kernel of an emulated Metal GPU: told to
-who looks for such.
+"""A race in threadgroup memory, or a barrier that not all reach, that stopped a kernel of an emulated Metal GPU: told
+to who looks for such.
 
 In       the fault, and the line of MSL
 Out      a fault for the listeners (HCQ_SANITIZE=race, sync)

@@ -29,7 +29,9 @@ class Statements(Exchanges):
     """Every statement."""
 
     results: list[tuple[Variable, Symbol | None]]  # of the functions around: the result, and who called
-    loops: list[tuple[Variable | None, Variable | None]]  # around: who has not left, and not gone on to the next round
+    loops: list[
+        tuple[Variable | None, Variable | None]
+    ]  # around: who has not left, and not gone on to the next round
 
     def statement(self, it: Statement) -> None:
         if isinstance(it, syntax.If | syntax.For) and meets([it]):
@@ -83,7 +85,10 @@ class Statements(Exchanges):
         if isinstance(it.target, syntax.Name) and isinstance(self.find(it.target.name), Value):
             self.put_variable(it.target.name, self.value(it.value))
             return
-        if isinstance(it.target, syntax.Index | syntax.Member) and (found := self.part_of(it.target)) is not None:
+        if (
+            isinstance(it.target, syntax.Index | syntax.Member)
+            and (found := self.part_of(it.target)) is not None
+        ):
             name, number = found
             whole = self.variable(name)
             if not isinstance(whole, Variable):
@@ -143,7 +148,9 @@ class Statements(Exchanges):
             gone.append(self.live)
         if self.loops:
             left, on = self.loops[-1]
-            gone += [one for one, wanted in ((left, False), (on, True)) if one is not None and leaves(body, wanted)]
+            gone += [
+                one for one, wanted in ((left, False), (on, True)) if one is not None and leaves(body, wanted)
+            ]
         for one in gone:
             before = self.both_of(before, self.got(one).text)
         if gone:
@@ -248,7 +255,9 @@ class Statements(Exchanges):
             self.varying.add(one.key)
             self.is_wrong = self.is_wrong or one in self.touched_variables
             one.part()
-        self.say(f"store {self.kind(BOOLEAN)} {self.w.wide(mask)}, ptr {self.place_of(one, one.cells()[0], True)}")
+        self.say(
+            f"store {self.kind(BOOLEAN)} {self.w.wide(mask)}, ptr {self.place_of(one, one.cells()[0], True)}"
+        )
 
     # ------------------------------------------------------------ functions
 

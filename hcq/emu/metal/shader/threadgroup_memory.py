@@ -295,7 +295,14 @@ def notes(width: int) -> str:
         "}",
     ]
     marks = ["define internal i64 @note.against(ptr %marks, " + head.partition("ptr %readers, ")[2]]
-    marks += [*splat("epochs", "%epoch"), where("marks"), got("m", "%marksp"), *checked("m", 1), "ret i64 0", "}"]
+    marks += [
+        *splat("epochs", "%epoch"),
+        where("marks"),
+        got("m", "%marksp"),
+        *checked("m", 1),
+        "ret i64 0",
+        "}",
+    ]
     marks += ["define internal void @note.mark(ptr %marks, " + head.partition("ptr %readers, ")[2]]
     marks += [
         *splat("epochs", "%epoch"),

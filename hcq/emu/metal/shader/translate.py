@@ -79,7 +79,9 @@ class _Writer(Typed):
         self.depth = 0
         self.mask = "m0"
         self.result: Type | None = None
-        self.loops: list[tuple[str, str]] = []  # those who broke out of each, and those who went on to the next round
+        self.loops: list[
+            tuple[str, str]
+        ] = []  # those who broke out of each, and those who went on to the next round
         self.ended = ""
 
     def say(self, text: str) -> None:
@@ -156,9 +158,7 @@ class _Writer(Typed):
             names.append(name)
             if one.kind.space:
                 is_variable = one.kind.is_reference
-                scope[one.name] = Pointer(
-                    name, one.kind.element, None, one.is_const, is_variable=is_variable
-                )
+                scope[one.name] = Pointer(name, one.kind.element, None, one.is_const, is_variable=is_variable)
             else:
                 scope[one.name] = Value(name, one.kind)
         for shared, (kind, _) in kernel.shared.items():
@@ -207,7 +207,9 @@ class _Writer(Typed):
             place = self.pointer(it.value)
             if place.kind != it.kind.element or place.sizes:
                 self.fail(f"{it.name} is another pointer than what it begins as")
-            self.scopes[-1][it.name] = place if place.index is None else replace(place, index=self.kept(place.index))
+            self.scopes[-1][it.name] = (
+                place if place.index is None else replace(place, index=self.kept(place.index))
+            )
             return
         if it.value is None:
             zero = self.constant(0, Type(it.kind.scalar)).text
@@ -233,7 +235,9 @@ class _Writer(Typed):
         if call.name in (*BARRIERS, *FENCES):
             orders = f"{'mem_device' in words}, {'mem_threadgroup' in words}"
             if call.name == "atomic_thread_fence":
-                reaches = not any(one in words for one in ("thread_scope_threadgroup", "thread_scope_simdgroup"))
+                reaches = not any(
+                    one in words for one in ("thread_scope_threadgroup", "thread_scope_simdgroup")
+                )
                 orders += f", {reaches}, {'memory_order_relaxed' in words}"
             self.say(f"M.{call.name.removeprefix('threadgroup_')}({self.mask}, {orders})")
             return
@@ -250,7 +254,10 @@ class _Writer(Typed):
                 self.fail(f"{it.target.name} is a matrix, which is assigned by its elements here")
             self.put_variable(it.target.name, self.value(it.value))
             return
-        if isinstance(it.target, syntax.Index | syntax.Member) and (found := self.part_of(it.target)) is not None:
+        if (
+            isinstance(it.target, syntax.Index | syntax.Member)
+            and (found := self.part_of(it.target)) is not None
+        ):
             name, number = found
             one = self.variable(name)
             value = self.converted(self.value(it.value), Type(one.kind.scalar))

@@ -25,8 +25,21 @@ ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"}
 COMPARES = {"==", "!=", "<", ">", "<=", ">="}
 FLOAT_FUNCTIONS = {"sqrt", "precise::sqrt", "trunc", "floor", "ceil", "fabs", "isnan"}
 BARRIERS = ("threadgroup_barrier",)
-FENCES = ("simdgroup_barrier", "atomic_thread_fence")  # which order, and at which nobody of other SIMD groups is met
-SIMD_REDUCTIONS = ("sum", "product", "min", "max", "and", "or", "xor", "prefix_inclusive_sum", "prefix_exclusive_sum")
+FENCES = (
+    "simdgroup_barrier",
+    "atomic_thread_fence",
+)  # which order, and at which nobody of other SIMD groups is met
+SIMD_REDUCTIONS = (
+    "sum",
+    "product",
+    "min",
+    "max",
+    "and",
+    "or",
+    "xor",
+    "prefix_inclusive_sum",
+    "prefix_exclusive_sum",
+)
 SIMD_MOVES = ("shuffle", "shuffle_up", "shuffle_down", "shuffle_xor", "broadcast")
 NUMBERS = {"min": 2, "max": 2, "clamp": 3, "abs": 1}  # functions of numbers of any type, and of how many
 FLOATS = {
@@ -36,7 +49,9 @@ FLOATS = {
 }
 PRODUCT = "simdgroup_multiply_accumulate"
 LANES = "xyzw"
-ATOMIC = re.compile(r"atomic_(?:fetch_)?(load|store|exchange|compare_exchange_weak|add|sub|and|or|xor|min|max)_explicit")
+ATOMIC = re.compile(
+    r"atomic_(?:fetch_)?(load|store|exchange|compare_exchange_weak|add|sub|and|or|xor|min|max)_explicit"
+)
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,11 @@ class Typed(ABC):
             return self.moved(self.pointer(it.base), self.value(it.index))
         if isinstance(it, syntax.Unary) and it.sign == "*":
             return self.pointer(it.value)
-        if isinstance(it, syntax.Name) and isinstance(found := self.find(it.name), Pointer) and found.is_variable:
+        if (
+            isinstance(it, syntax.Name)
+            and isinstance(found := self.find(it.name), Pointer)
+            and found.is_variable
+        ):
             return replace(found, is_variable=False)
         self.fail("this cannot be assigned, and has no address")
 
@@ -381,7 +400,11 @@ class Typed(ABC):
             values = [self.converted(self.value(one), place.kind) for one in it.arguments[1:count]]
             return self.atomic(place, operation, values)
         expected = it.arguments[1]
-        if not isinstance(expected, syntax.Unary) or expected.sign != "&" or not isinstance(expected.value, syntax.Name):
+        if (
+            not isinstance(expected, syntax.Unary)
+            or expected.sign != "&"
+            or not isinstance(expected.value, syntax.Name)
+        ):
             self.fail(f"{it.name} expects what is in a variable of the thread, by its address")
         wanted = self.converted(self.named(expected.value.name), place.kind)
         new = self.converted(self.value(it.arguments[2]), place.kind)

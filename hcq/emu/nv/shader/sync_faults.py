@@ -100,9 +100,17 @@ class SyncFaults:
             what = f"barrier {number} waits for {count} threads, and {together} come to it together"
             self._add(COUNT, what, (site,), "so which of them meet is left open")
         known = self.expected.get(number)
-        if is_open and known is not None and known[0] == count == 0 and known[1] != line and not self.is_parted:
+        if (
+            is_open
+            and known is not None
+            and known[0] == count == 0
+            and known[1] != line
+            and not self.is_parted
+        ):
             sites = self._site("waits", known[1], known[2]), self._site("comes later", line, lane)
-            self._add(DIVERGENT, "threads of one block come to a barrier by different instructions", sites, "")
+            self._add(
+                DIVERGENT, "threads of one block come to a barrier by different instructions", sites, ""
+            )
         if is_open and known is not None and known[0] != count:
             before = self._site("gives the count", known[1], known[2])
             of = [str(one) if one else "all" for one in (known[0], count)]

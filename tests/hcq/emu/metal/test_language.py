@@ -1,4 +1,4 @@
-"""The language of kernels on an emulated Metal: control flow, atomic operations, exchanges, memory; both ways to run."""
+"""The language of kernels on an emulated Metal: control flow, atomic operations, exchanges, memory; both ways."""
 
 from __future__ import annotations
 
@@ -321,7 +321,8 @@ void bump(device atomic_int *q) { atomic_fetch_add_explicit(q, 1, memory_order_r
     ),
 }
 INTERPRETED = {
-    "a sum of a SIMD group", "shuffles", "prefix sums and votes", "barriers of SIMD groups", "all read before one writes",
+    "a sum of a SIMD group", "shuffles", "prefix sums and votes", "barriers of SIMD groups",
+    "all read before one writes",
     "an array of a thread's own", "a pointer in a variable", "functions that take pointers", "functions of integers",
 }  # fmt: skip
 WRONG = {
