@@ -9,7 +9,7 @@ Next     sanitizer.py (who asks), stream_order.py (the order), hcq/emu/superviso
 Source   libamdhip64 5.2, its own log with AMD_LOG_LEVEL=4 and AMD_LOG_MASK=9 (calls; packets of queues)
 
 The pools behind hipMallocAsync keep what was freed, so no call of the kernel driver shows it. The log has each call but
-a program's first before it is made, and each dispatch, by the address of its arguments. Whoever launches a kernel behind
+a program's first before it is made, and each dispatch, by the address of its arguments. Whoever launches a kernel after
 hipFreeAsync, on that stream or on another one, has nothing that orders it before the memory is free. Where the runtime
 hands memory out again its log does not say: all that was freed and is large enough for what was asked for counts as
 handed out.

@@ -6,8 +6,8 @@ Changes  itself
 Next     runtime_log.py (who reads the log), sanitizer.py (who says it), hcq/rules/touched.py (the same for hcq's own)
 Source   HIP's documentation: streams and events; the default stream waits for all blocking streams, and these for it
 
-A stream's works follow each other. An event has what its stream had when it was recorded; a stream that waits for it, or
-a host that does, comes after that. The threads of the host are one. Where it is not sure that works are not ordered,
+A stream's works follow each other. An event has what its stream had when it was recorded; a stream that waits for it,
+or a host that does, comes after that. The threads of the host are one. Where it is not sure that works are not ordered,
 they count as ordered: around allocations and hipFree, for streams of which it is not known that they are non-blocking,
 and, for good, once a program uses graphs, callbacks or values in memory.
 """

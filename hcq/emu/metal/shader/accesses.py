@@ -306,9 +306,9 @@ def one_after_another(width: int, operation: str, dtype: Any) -> tuple[str, str]
         ]
     else:
         does = [f"%old = atomicrmw {verb} ptr %p, {one} %a monotonic"]
+    given = f"ptr %base, <{width} x i32> %at, <{width} x i1> %on, {many} %x, {many} %y"
     lines = [
-        f"define internal {many} {name}"
-        f"(ptr %base, <{width} x i32> %at, <{width} x i1> %on, {many} %x, {many} %y) noinline #0 {{",
+        f"define internal {many} {name}({given}) noinline #0 {{",
         "entry:",
         "br label %head",
         "head:",
