@@ -2,7 +2,6 @@
 
 In       arrays with a number for each thread; which threads are there
 Out      arrays; a KernelFault for a thread that asks one which is not there
-Changes  nothing
 Next     machine.py (who asks), exchanges.py (what compiled kernels have of it)
 Source   Metal Shading Language Specification: "SIMD-group Functions", "Common Functions", "Math Functions"
 """
