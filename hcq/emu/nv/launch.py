@@ -38,6 +38,7 @@ from hcq.emu.nv.errors import (
     MmuFault,
 )
 from hcq.emu.nv.launch_limits import block_of, check_launch, cluster_of, grid_of, local_memory_bytes
+from hcq.emu.nv.launch_plans import Plan, Plans, Split, Spot, without
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
@@ -169,6 +170,8 @@ class Shader:
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
         self.schedules = Schedules(spec.seed)
+        self.plans = Plans()
+        self._fine_windows: tuple[object, Windows] | None = None  # none is mapped inside of them
 
     def invalidate_code(self) -> None:
         """Read kernels from memory again."""
@@ -184,49 +187,29 @@ class Shader:
             self.data.invalidate()
 
     def run(
-        self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
+        self, read: Split, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
     ) -> None:
         """Run a grid to its end.
 
         interrupted   asked from time to time; when it says yes, the grid ends
         pid           whose it is
         """
-        check_launch(self.chip, qmd)
+        qmd = read.qmd
         if qmd.value("invalidate_instruction_cache"):
             self.invalidate_code()
         if qmd.value("invalidate_shader_constant_cache"):
             self.invalidate_constants()
         if qmd.value("invalidate_shader_data_cache"):
             self.invalidate_data()
-        program = qmd.value("program_address")
         counts = counters.is_wanted()
+        program = qmd.value("program_address")
         checks = Checks.of_launch(pid, program)
-        code = self._code(view, program, additions_of(checks) + (counted,) * counts)
-        kernel = code.kernel
-        grid, block = grid_of(qmd), block_of(qmd)
-        needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
-        bank = self._bank0(view, qmd) if needs_bank else b""
-        self._check_windows(view, windows, program)
-        if needs_bank:
-            check_bank0(self.chip, qmd, code, bank, windows)
-        # zeros stand for the code where there is only PTX
-        has_code = any(view.read(program, CODE_BYTES, CONSTANTS))
-        if has_code:
-            check_constants(qmd, code)
-        dynamic = self._shared(qmd, kernel, program)
+        plan, bank = self._plan(read, view, windows, additions_of(checks) + (counted,) * counts)
+        kernel, grid, block, together = plan.code.kernel, plan.grid, plan.block, plan.together
         self._check_local_memory(qmd, view, windows)
-        at = self.chip.param_offset_of(kernel.param_bytes)
-        if needs_bank and at + kernel.param_bytes > len(bank):
-            raise LaunchError(
-                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
-                f"{kernel.param_bytes} bytes of parameters at {at:#x}"
-            )
-        params = bank[at : at + kernel.param_bytes]
+        params = bank[plan.param_at : plan.param_at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
-        envregs = envregs_of(qmd, bank)
-        # a cooperative grid's blocks are given an address to meet at
-        together = bool(envregs["envreg1"] | envregs["envreg2"])
         if together:
             registers, shared = qmd.value("register_count"), qmd.value("shared_memory_size")
             units = SMS_PER_TPC * sum(self.chip.part.tpcs)
@@ -238,7 +221,7 @@ class Shader:
         )
         known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
-        tally = tally_of(self.chip, qmd, kernel, sample, has_code) if counts else None
+        tally = tally_of(self.chip, qmd, kernel, sample, plan.has_code) if counts else None
         debugger = kernel_debug.debugger
         run = functools.partial(
             kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program, memory),
@@ -246,22 +229,22 @@ class Shader:
             block,
             memory if guarded is None else guarded,
             params,
-            dynamic_shared_bytes=dynamic,
+            dynamic_shared_bytes=plan.dynamic_bytes,
             shared_window=windows.shared,
             local_window=windows.local,
             interrupted=interrupted,
-            specials=envregs,
+            specials=plan.envregs,
             together=together,
             checks=checks,
             schedule=self.schedules.of_launch(grid, block),
-            cluster=cluster_of(qmd),
+            cluster=plan.cluster,
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:
                 report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample, running=running)
             if tally is not None:
                 self._look_at_more(run, report, tally)
-                counters.tell(pid, tally.record)
+                counters.tell(pid, tally.end())
         except (KernelFault, UsageError) as error:
             end = stopped(error, memory, block)
             if isinstance(error, KernelFault) and not isinstance(error, Interrupted):
@@ -290,15 +273,68 @@ class Shader:
             pass
         tally.learn(held)
 
+    # ------------------------------------------------------------ what it does
+
+    def _plan(
+        self, read: Split, view: View, windows: Windows, additions: tuple[Addition, ...]
+    ) -> tuple[Plan, bytes]:
+        """What a launch does, and constant bank 0. Raises LaunchError, KernelError and others for an impossible one."""
+        qmd, key = read.qmd, (view.table.number, windows, additions)
+        known = self.plans.find(read.common, *key)
+        if known is None:
+            check_launch(self.chip, qmd)
+        program = qmd.value("program_address")
+        # zeros stand for the code where there is only PTX
+        code, has_code = self._code(view, program, additions)
+        kernel = code.kernel
+        needs_bank = bool(qmd.value("constant_buffer_valid_0")) or not is_lone_exit(kernel)
+        bank = self._bank0(view, qmd) if needs_bank else b""
+        self._check_windows(view, windows, program)
+        if known is not None and known.suits(code, has_code, bank, qmd.value("constant_buffer_addr_0")):
+            return known, bank
+        if needs_bank:
+            check_bank0(self.chip, qmd, code, bank, windows)
+        if has_code:
+            check_constants(qmd, code)
+        dynamic = self._shared(qmd, kernel, program)
+        at = self.chip.param_offset_of(kernel.param_bytes)
+        if needs_bank and at + kernel.param_bytes > len(bank):
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
+                f"{kernel.param_bytes} bytes of parameters at {at:#x}"
+            )
+        envregs = envregs_of(qmd, bank)
+        # a cooperative grid's blocks are given an address to meet at
+        together = bool(envregs["envreg1"] | envregs["envreg2"])
+        spots = spots_of(BANKS[qmd.version], at, kernel.param_bytes)
+        shape = grid_of(qmd), block_of(qmd), cluster_of(qmd)
+        made = Plan(
+            read.common,
+            code,
+            has_code,
+            *shape,
+            dynamic,
+            at,
+            envregs,
+            together,
+            spots,
+            *without(bank, at, spots),
+        )
+        self.plans.keep(made, *key)
+        return made, bank
+
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> Code:
-        """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
+    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> tuple[Code, bool]:
+        """The kernel at an address, through the instruction cache: code that changed needs an invalidation.
+
+        Returns it, and whether there is machine code, too
+        """
         if program % CODE_ALIGNMENT:
             raise LaunchError(
                 f"Graphics SKEDCHECK: program address {program:#x} is no multiple of {CODE_ALIGNMENT}"
             )
-        view.read(program, CODE_BYTES, CONSTANTS)
+        has_code = any(view.read(program, CODE_BYTES, CONSTANTS))
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
         key = view.table.number, program, additions
         known = self.code.get(key)
@@ -308,12 +344,12 @@ class Shader:
                     f"{WARP_EXCEPTION}: the code at {program:#x} was replaced, and the instruction cache "
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
-            return known[1]
+            return known[1], has_code
         code = load(view, raw, program, self.chip, additions)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code
-        return code
+        return code, has_code
 
     # ------------------------------------------------------------ constant bank 0
 
@@ -352,6 +388,12 @@ class Shader:
 
     def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
+        if (
+            self._fine_windows is not None
+            and self._fine_windows[0] is view.index
+            and self._fine_windows[1] == windows
+        ):
+            return
         shared_bytes = LOW_SHARED_WINDOW_BYTES
         if self.chip.has_shared_window_of_4_gib:
             shared_bytes = SHARED_WINDOW_BYTES
@@ -375,6 +417,7 @@ class Shader:
                     inside.start,
                     warp_error=WRONG_SPACE,
                 )
+        self._fine_windows = view.index, windows
 
     def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:
         """Raises LaunchError when the channel was not given the local memory that a QMD asks for."""
@@ -392,6 +435,12 @@ class Shader:
         size = windows.local_bytes_per_tpc * self.chip.tpcs
         for _ in view.spans(windows.local_memory, size, Access.WRITE, THREADS):
             pass
+
+
+def spots_of(at: Bank0, param_at: int, param_bytes: int) -> tuple[Spot, ...]:
+    """Where constant bank 0 says where it is itself."""
+    found = [Spot(at.bank, (0,))] if at.bank else []
+    return (*found, *([Spot(at.params, (param_at, param_at + param_bytes))] if at.params else []))
 
 
 def check_local_counts(windows: Windows, chip: Chip) -> None:

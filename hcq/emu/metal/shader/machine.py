@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hcq.emu.metal.shader import atomics, simd_functions
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault
+from hcq.emu.metal.shader.stopping import NEVER, Stopped
 from hcq.system import native
 
 SIMD = 32
@@ -160,6 +161,7 @@ class Machine:
         self.shared: list[SharedMemory] = []
         self.phases: Phases | None = None  # where the kernel has barriers of SIMD groups
         self.races: DeviceRaces | None = None  # in device memory, where somebody wants to know
+        self.stop = NEVER
 
     def keep_phases(self) -> None:
         """The kernel has barriers of SIMD groups."""
@@ -169,6 +171,11 @@ class Machine:
     def fault(self, what: str) -> KernelFault:
         """The error of this kernel."""
         return KernelFault(f"{self.name}: {what}")
+
+    def look(self) -> None:
+        """At each round of a loop: whether to go on. Raises Stopped."""
+        if self.stop.is_set:
+            raise Stopped
 
     # ------------------------------------------------------------ masks
 

@@ -20,8 +20,9 @@ from hcq.emu.metal.shader.meetings import leaves, meets, returns, returns_early
 from hcq.emu.metal.shader.pieces import Variable
 from hcq.emu.metal.shader.syntax import Function, Statement
 from hcq.emu.metal.shader.typed import ATOMIC, BARRIERS, FENCES, PRODUCT, Made, Value
-from hcq.emu.metal.shader.types import BOOL, Type
+from hcq.emu.metal.shader.types import BOOL, INT, Type
 
+MOST_ROUNDS = 1 << 16  # of loops inside each other, none of which looks whether to stop
 PARTED = "threads that part around a barrier"
 
 
@@ -32,6 +33,7 @@ class Statements(Exchanges):
     loops: list[
         tuple[Variable | None, Variable | None]
     ]  # around: who has not left, and not gone on to the next round
+    rounds = 1  # how often the loops around go, since one that looks whether to stop
 
     def statement(self, it: Statement) -> None:
         if isinstance(it, syntax.If | syntax.For) and meets([it]):
@@ -205,6 +207,8 @@ class Statements(Exchanges):
         self.scopes.append({it.name: counter})
         self.jump(head)
         self.label(head)
+        rounds = self.rounds
+        self.look_in(it)
         if left is not None:
             self.mask = self.got(left).text
         condition = self.truth(it.condition)
@@ -240,7 +244,7 @@ class Statements(Exchanges):
         if self.stretch != stretch:
             self.join(self.stretch, stretch)
         self.stretch = stretch
-        self.mask, self.level = before, level
+        self.mask, self.level, self.rounds = before, level, rounds
         self.scopes.pop()
         self.rest_of([it], before, is_outside)
 
@@ -258,6 +262,18 @@ class Statements(Exchanges):
         self.say(
             f"store {self.kind(BOOLEAN)} {self.w.wide(mask)}, ptr {self.place_of(one, one.cells()[0], True)}"
         )
+
+    def look_in(self, it: syntax.For) -> None:
+        """A loop that may last looks in every round whether the kernel is to end."""
+        high = it.condition.right if _counts_up(it) and isinstance(it.condition, syntax.Binary) else None
+        if isinstance(it.low, syntax.Number) and isinstance(high, syntax.Number):
+            self.rounds *= max(1, int(high.value - it.low.value))
+            if self.rounds <= MOST_ROUNDS:
+                return
+        self.rounds = 1
+        asked, goes_on = self.word("load volatile i64, ptr %stop"), self.fresh("goes")
+        self.fork(self.word(f"icmp ne i64 {asked}, 0"), "stopped", goes_on)
+        self.label(goes_on)
 
     # ------------------------------------------------------------ functions
 
@@ -310,3 +326,17 @@ class Statements(Exchanges):
         self.loops = loops
         self.scopes, self.at, self.path, self.live, self.mask = scopes, at, path, live, mask
         return self.got(result)
+
+
+def _counts_up(it: syntax.For) -> bool:
+    """Whether a loop goes from its first number up to another one, one by one."""
+    is_below = isinstance(it.condition, syntax.Binary) and it.condition.sign in ("<", "<=")
+    by_one = (
+        isinstance(it.step, syntax.Binary) and it.step.sign == "+" and it.step.right == syntax.Number(1, INT)
+    )
+    return is_below and by_one and _is(it.name, it.condition) and _is(it.name, it.step)
+
+
+def _is(name: str, it: syntax.Expression) -> bool:
+    """Whether the left side of this is a variable."""
+    return isinstance(it, syntax.Binary) and isinstance(it.left, syntax.Name) and it.left.name == name

@@ -316,6 +316,7 @@ class _Writer(Typed):
         self.say("while True:")
         self.depth += 1
         self.mask = inside
+        self.say("M.look()")
         condition = self.converted(self.value(it.condition), BOOL)
         self.say(f"{inside} = M.narrow({inside}, {condition.text})")
         self.say(f"if {inside} is False:")

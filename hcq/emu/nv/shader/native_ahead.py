@@ -7,8 +7,8 @@ Next     native.py (runs it), native_kept.py (the disk), native_text.py (the cod
 
 A function is compiled once it has taken the interpreter, by estimate, as long as compiling it would take, or the next
 launch will. Code that is on disk is taken much earlier. Kernels that are looked at while they run (counters, races,
-debuggers), that run under a schedule, as clusters of several blocks or wait for mbarriers, and memory that is behind
-emulated caches or of other processes, are always the interpreter's.
+debuggers), that run under a schedule or as clusters of several blocks, and memory that is behind emulated caches or of
+other processes, are always the interpreter's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def may_run(program: Program, launch: Launch) -> bool:
         return False
     if prod(launch.cluster) > 1:  # their blocks meet, and reach into one another's shared memory
         return False
-    return program.entry.lowering is not None and not program.waits
+    return program.entry.lowering is not None
 
 
 def is_eager() -> bool:

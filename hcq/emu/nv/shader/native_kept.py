@@ -67,6 +67,7 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
         known["why_not"],
         known["spreads"],
         known["libraries"],
+        known["has_copies"],
     )
     return Compiled(decoded, facts, code)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,7 +66,25 @@ def wgmma(code: Code) -> Step:
     return lambda registers, group: None
 
 
-def _product(code: Code) -> Step:
+class Form(NamedTuple):
+    """Which product a `wgmma.mma_async` is.
+
+    sign     of A * B
+    turned   whether A and B, where they are in shared memory, have rows contiguous rather than the depth
+    """
+
+    columns: int
+    depth: int
+    kinds: tuple[str, str]
+    result: str
+    saturates: bool
+    in_registers: bool
+    sign: int
+    turned: tuple[bool, bool]
+
+
+def form_of(code: Code) -> Form:
+    """The words of a `wgmma.mma_async`, behind its name. Raises PtxError."""
     if "sp" in code.rest:
         raise code.refuse("sparse products are not emulated")
     shape = next((found for found in map(SHAPE.fullmatch, code.rest) if found), None)
@@ -75,7 +94,7 @@ def _product(code: Code) -> Step:
     columns, depth = int(shape[1]), int(shape[2])
     saturates = code.flag("satfinite")
     result = code.type("f16", "f32", "s32").name
-    kinds = tuple(code.type(*INPUT_BITS).name for _ in range(2))
+    kinds = code.type(*INPUT_BITS).name, code.type(*INPUT_BITS).name
     _check_types(code, result, kinds, columns, depth)
     is_integer = result == "s32"
     if len(code.operands) < 4:
@@ -91,14 +110,24 @@ def _product(code: Code) -> Step:
         if can_transpose
         else [False] * 2
     )
-    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], turned[-1])
-    if in_registers:
-        a_matrix = _in_registers(code, code.operands[1], kinds[0], depth)
+    of_a = not in_registers and turned[0]
+    sign = signs[0] * signs[1]
+    return Form(
+        columns, depth, kinds, result, saturates and is_integer, in_registers, sign, (of_a, turned[-1])
+    )
+
+
+def _product(code: Code) -> Step:
+    form = form_of(code)
+    columns, kinds = form.columns, form.kinds
+    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], form.turned[1])
+    if form.in_registers:
+        a_matrix = _in_registers(code, code.operands[1], kinds[0], form.depth)
     else:
-        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], turned[0])
+        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], form.turned[0])
     accumulates = code.predicate(code.operands[3])
-    accumulator = _accumulator(code, result, columns, saturates and is_integer)
-    sign, least = signs[0] * signs[1], LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
+    accumulator = _accumulator(code, form.result, columns, form.saturates)
+    sign, least = form.sign, LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
