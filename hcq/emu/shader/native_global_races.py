@@ -39,10 +39,7 @@ TABLE_WORDS = POOLS + len(UNITS) * POOL_WORDS
 WARP, MARK_CLOCK, MARK_SITE, MARK_LANE, MARK_LEVEL = range(5)  # arrays of marks
 KINDS = {WARP: "i32", MARK_CLOCK: "i32", MARK_SITE: "i16", MARK_LANE: "i8", MARK_LEVEL: "i8"}
 MOST_LANES = 1 << 16  # cells of one access; larger ones are NumPy's
-FIRST_STAMP, LAST_STAMP = (
-    1 << 26,
-    (1 << 31) - (1 << 26),
-)  # in an array where NumPy has numbers of cells of an access
+FIRST_STAMP, LAST_STAMP = 1 << 26, (1 << 31) - (1 << 26)  # in an array where NumPy has numbers of cells of an access
 
 
 def is_wanted() -> bool:
@@ -75,9 +72,7 @@ class NativeGlobalRaces:
     ) -> bool:
         """A load or a store of these lanes. Returns whether it is done."""
         count = len(warps)
-        if count * size_bytes > MOST_LANES or (
-            level and (kind == "load" or level != UNMARKED or order.syncs)
-        ):
+        if count * size_bytes > MOST_LANES or (level and (kind == "load" or level != UNMARKED or order.syncs)):
             return False
         if order is not self.order:
             self._take_order(order)
@@ -116,7 +111,7 @@ class NativeGlobalRaces:
         self.order = order
         self.table[APART:PER_BLOCK] = order.lanes_are_apart, order.first
         self.warps = self.table[WARPS_AT_ONCE] = len(order.clock)
-        self.table[CLOCK:PAGES] = [
+        self.table[CLOCK : PAGES] = [
             _address(one) for one in (order.clock, order.known, order.met, order.far_at)
         ]
 

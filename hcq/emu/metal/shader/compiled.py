@@ -30,9 +30,7 @@ from hcq.system import native
 from hcq.system.cache import DiskCache
 
 MARKS = "emu-metal-marks"  # kernels that were compiled once: another process does not wait until they are worth it
-ALONE = (
-    1 << 24
-)  # statements times threads that one thread of the host runs alone: starting others takes as long as some
+ALONE = 1 << 24  # statements times threads that one thread of the host runs alone: starting others takes as long as some
 PIECES = 4  # of a grid, for each thread of the host: they do not take equally long
 MOST_BYTES = 1 << 31  # of a memory: indices have 32 bits
 
