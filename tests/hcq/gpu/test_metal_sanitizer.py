@@ -74,3 +74,17 @@ def test_each_planted_race_is_found_and_no_twin_has_one(gpu: Device, name: str) 
     found = found_in(gpu, wrong)
     assert rule in found and set(found) <= {"global-race", "lane-race"}
     assert found_in(gpu, right) == []
+
+
+def test_a_device_whose_kernels_are_looked_at_is_rebuilt_while_work_waits() -> None:
+    gpu = MetalDevice("METAL", fresh_metal("metal:m3"), Config.read({**LOOKS, "HCQ_SANITIZE": "memory,race"}))
+    kernel = gpu.load(f"{HEAD} out[t] = data[t] + 1;\n}}".encode(), "k", args=("buffer", "buffer"))
+    buffers = [gpu.alloc(1024), gpu.alloc(1024)]
+    for buffer in buffers:
+        buffer.write(bytes(1024))
+    gate = gpu.signal("gate")
+    gpu.queue().wait(gate, 1).dispatch(kernel, buffers, block=(64, 1, 1)).submit()
+    gpu.reset()
+    gpu.run(kernel, buffers, grid=(1, 1, 1), block=(64, 1, 1))
+    assert buffers[1].read()[:8] == bytes([1, 0, 0, 0] * 2)
+    gpu.close()
