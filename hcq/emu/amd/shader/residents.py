@@ -10,7 +10,7 @@ Next     waves.py (the registers of these waves), machine.py (runs them), wave_s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.races import Races
 from hcq.emu.shader.traffic import Tally
-
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.barrier_steps import Skipped
 
 GLOBAL_BARRIERS = 64
 
@@ -78,7 +75,7 @@ class Residents:
         self.waits: RegisterWaits | None = None  # what loads have yet to fill, where somebody wants to know
         self.lds_waits: LdsWaits | None = None  # what is under way to LDS, likewise
         self.barrier_checks: Checks | None = None  # who hears of barriers that nobody can open
-        self.skipped: Skipped | None = None  # lanes that were not at a barrier, where somebody wants to know
+        self.skipped: Any = None  # barrier_steps.Skipped, where somebody wants to know who was not at a barrier
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory

@@ -504,7 +504,7 @@ class Machine:
                 raise self._race(memory, at[wrong], f"writes what another one {what}")
         writer = memory.writer
         writer.who[at], writer.is_clean = who, False
-        if simd is not None:
+        if simd is not None and self.phases is not None:
             if writer.phase is None:
                 writer.phase = np.zeros(len(writer.who), np.int32)
             writer.phase[at] = self.phases[simd]

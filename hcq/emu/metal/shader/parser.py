@@ -196,7 +196,8 @@ class _Parser:
         (source.kernels if is_kernel else source.functions)[made.name] = made
 
     def _attribute(self) -> str:
-        self.take("["), self.take("[")
+        self.take("[")
+        self.take("[")
         words = []
         while not self.has("]"):
             if self.now.kind == "end":
