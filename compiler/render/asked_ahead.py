@@ -39,7 +39,8 @@ def parted(lines: list[str]) -> tuple[list[str], list[str]]:
     if any(line.endswith(":") or line.lstrip().startswith("br ") for line in lines):
         return lines, []
     loaded: set[str] = set()
-    first, rest = [], []
+    first: list[str] = []
+    rest: list[str] = []
     for line in lines:
         goal, _, value = line.strip().partition(" = ")
         needs = not loaded.isdisjoint(NAME.findall(value))
