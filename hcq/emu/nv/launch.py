@@ -309,7 +309,16 @@ class Shader:
         spots = spots_of(BANKS[qmd.version], at, kernel.param_bytes)
         shape = grid_of(qmd), block_of(qmd), cluster_of(qmd)
         made = Plan(
-            read.common, code, has_code, *shape, dynamic, at, envregs, together, spots, *without(bank, at, spots)
+            read.common,
+            code,
+            has_code,
+            *shape,
+            dynamic,
+            at,
+            envregs,
+            together,
+            spots,
+            *without(bank, at, spots),
         )
         self.plans.keep(made, *key)
         return made, bank
@@ -379,7 +388,11 @@ class Shader:
 
     def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
-        if self._fine_windows is not None and self._fine_windows[0] is view.index and self._fine_windows[1] == windows:
+        if (
+            self._fine_windows is not None
+            and self._fine_windows[0] is view.index
+            and self._fine_windows[1] == windows
+        ):
             return
         shared_bytes = LOW_SHARED_WINDOW_BYTES
         if self.chip.has_shared_window_of_4_gib:

@@ -104,7 +104,9 @@ FUNCTIONS = {f"@rmw_{name}{bits}": _function(name, bits) for name in NEW for bit
 def gathers(instruction: Instruction) -> bool:
     """Whether it is a sum of floats."""
     words = instruction.modifiers
-    return instruction.opcode in ("atom", "red") and "add" in words and bool({"f32", "f64"}.intersection(words))
+    return (
+        instruction.opcode in ("atom", "red") and "add" in words and bool({"f32", "f64"}.intersection(words))
+    )
 
 
 def atomic(code: Code, access: Access) -> None:

@@ -80,7 +80,9 @@ class Text:
     helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
     libraries: list[str] = field(default_factory=list)  # modules that it needs
     has_arrivals: bool = False  # at barriers, of threads that do not wait
-    gathers: list[int] = field(default_factory=list)  # ways out behind which all threads of a path go on at once
+    gathers: list[int] = field(
+        default_factory=list
+    )  # ways out behind which all threads of a path go on at once
 
     def facts(self) -> Facts:
         """What is kept besides the code."""
@@ -124,8 +126,7 @@ class Translator:
         self.products: set[int] = set()  # blocks that begin with the product of a warpgroup
 
     def _idle(self) -> set[int]:
-        """Blocks without steps behind those that wait for mbarriers: a round in which nothing is done is all interpreted,
-        so that the interpreter counts it."""
+        """Blocks without steps behind waits for mbarriers: the interpreter runs, and counts, rounds without any."""
         blocks = self.decoded.blocks
         rest = [number for block in blocks if block.waits for number in block.next]
         found: set[int] = set()

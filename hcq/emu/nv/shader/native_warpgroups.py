@@ -178,7 +178,9 @@ def product(code: Code, layout: Layout, name: str) -> Product:
     tile = f"@wg_tile_{result}_{form.depth}_{way}"
     before = "bthere" if form.in_registers else "athere"
     lines += ["  br label %tiles", "tiles:", f"  %t = phi i64 [0, %{before}], [%tn, %tiles]"]
-    return Product(name, "\n".join([*lines, *_tiles(name, kind, tile, order, form.columns, packed, form.sign)]))
+    return Product(
+        name, "\n".join([*lines, *_tiles(name, kind, tile, order, form.columns, packed, form.sign)])
+    )
 
 
 def _tiles(
