@@ -93,4 +93,5 @@ class Plans:
         """For the next ones. The plan holds on to what it is found by."""
         if len(self._known) >= MAX_PLANS:
             self._known.clear()
-        self._known[(id(plan.common), *rest)] = plan
+        key: tuple[object, ...] = (id(plan.common), *rest)
+        self._known[key] = plan
