@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.program import Binding, Program, Size
+from hcq.emu.metal.shader.stopping import Stop
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import stretch_at
@@ -24,14 +25,16 @@ from hcq.events.known_memory import KnownMemory
 from hcq.system import native
 
 
-def run(program: Program, grid: Size, block: Size, bindings: Mapping[int, Binding], entry: int) -> None:
-    """Run a launch of the pipeline that reports know by this number. Raises KernelFault."""
+def run(
+    program: Program, grid: Size, block: Size, bindings: Mapping[int, Binding], entry: int, stop: Stop
+) -> None:
+    """Run a launch of the pipeline that reports know by this number. Raises KernelFault, Stopped."""
     checks = Checks.of_launch(os.getpid(), entry)
     if checks is None or "memory" not in checks.words:
-        program.run(grid, block, dict(bindings), entry)
+        program.run(grid, block, dict(bindings), entry, stop)
         return
     try:
-        program.run(grid, block, limited(checks.known, bindings), entry)
+        program.run(grid, block, limited(checks.known, bindings), entry, stop)
     except KernelFault as fault:
         note(checks, program, fault)
         raise

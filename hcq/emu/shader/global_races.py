@@ -3,8 +3,8 @@
 In       accesses of a launch's warps to global memory, in the order that they happen
 Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
 Changes  itself; no register, no memory
-Next     order.py (what comes before what), marks.py (what is remembered), shared_races.py (the same for shared memory),
-         checks.py (what was found)
+Next     native_global_races.py (the same as machine code, for accesses that do not race), order.py (what comes before
+         what), marks.py (what is remembered), shared_races.py (the same for shared memory), checks.py (what was found)
 
 A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders
 two are kept, of different blocks where there are such: a write that comes after these two but not after a third is
@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.shader import native_global_races
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
+from hcq.emu.shader.native_global_races import NativeGlobalRaces
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
 from hcq.emu.shader.stored import Stored, at_once
 from hcq.events import kernel_touches
@@ -89,6 +91,8 @@ class GlobalRaces:
         self.name_of, self.text_of, self.checks = name_of, text_of, checks
         self.no_warp_order = NO_WARP_ORDER  # what is missing between threads of one warp
         self.shadow = Shadow(readers)
+        is_native = readers == READERS and native_global_races.is_wanted()
+        self.native = NativeGlobalRaces(self.shadow, warps_per_block) if is_native else None
         self.records = Records(warps, warps_per_block)
         if kernel_touches.is_wanted():
             checks.at_end.append(self._tell_touches)
@@ -115,7 +119,10 @@ class GlobalRaces:
         """
         if not len(warps):
             return
-        site, addresses = self._site(place, kind), addresses.astype(np.uint64)
+        site, addresses = self._site(place, kind), addresses.astype(np.uint64, copy=False)
+        if self.native is not None and stored is None and kind != "atomic":
+            if self.native.access(order, kind, warps, lanes, addresses, size_bytes, site, level):
+                return
         for pool, which, first in self.shadow.locate(addresses, size_bytes):
             own, threads = (warps, lanes) if which is None else (warps[which], lanes[which])
             count = size_bytes // pool.unit

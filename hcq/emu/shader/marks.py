@@ -3,7 +3,7 @@
 In       addresses of accesses
 Out      cells, each of which is remembered as one; arrays of marks for them
 Changes  itself
-Next     global_races.py (which reads the marks)
+Next     global_races.py (which reads the marks), native_global_races.py (so does machine code), page_table.py
 
 A cell is a word, where all accesses to a page are whole words; else half a word, or a byte. Pages that are touched
 first when MOST_CELLS are remembered already are left out.
@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from hcq.emu.shader.page_table import PageTable
 
 Array = np.ndarray[Any, Any]
 
@@ -118,38 +120,49 @@ class Shadow:
         self.pools = {unit: Pool(unit, readers) for unit in UNITS}
         self.places: dict[int, tuple[int, int] | None] = {}  # page -> (unit, slot); None: it is left out
         self.cells = 0
+        self.table = PageTable()
 
     def locate(self, addresses: Array, size_bytes: int) -> Iterator[tuple[Pool, Array | None, Array]]:
         """(pool, which of the addresses or None for all, the first cell of each).
 
         What crosses the end of a page is looked at as far as that.
         """
-        unit = _unit(addresses, size_bytes)
-        pages = addresses >> np.uint64(PAGE_BITS)
-        starts = np.flatnonzero(pages[1:] != pages[:-1]) + 1
-        if not len(starts):
-            place = self._place(int(pages[0]), unit)
-            if place is not None:
-                pool = self.pools[place[0]]
-                yield pool, None, self._cells(addresses, pool, place[1])
+        found, which = self._find(addresses, size_bytes)
+        if len(found) == 1:
+            if found[0] is not None:
+                pool = self.pools[found[0][0]]
+                yield pool, None, self._cells(addresses, pool, found[0][1])
             return
-        if len(starts) < FEW_RUNS:
-            begins = np.concatenate(([0], starts))
-            counts = np.diff(np.append(begins, len(pages)))
-            found = [self._place(page, unit) for page in pages[begins].tolist()]
-            units = np.repeat([0 if one is None else one[0] for one in found], counts)
-            slots = np.repeat([0 if one is None else one[1] for one in found], counts)
-        else:
-            different, which = _different(pages)
-            found = [self._place(page, unit) for page in different.tolist()]
-            units = np.array([0 if one is None else one[0] for one in found])[which]
-            slots = np.array([0 if one is None else one[1] for one in found])[which]
+        units = np.array([0 if one is None else one[0] for one in found])[which]
+        slots = np.array([0 if one is None else one[1] for one in found])[which]
         for one in UNITS:
             chosen = np.flatnonzero(units == one)
             if len(chosen) == len(addresses):
                 yield self.pools[one], None, self._cells(addresses, self.pools[one], slots)
             elif len(chosen):
                 yield self.pools[one], chosen, self._cells(addresses[chosen], self.pools[one], slots[chosen])
+
+    def enter(self, addresses: Array, size_bytes: int) -> None:
+        """From now on the pages of these addresses are remembered, as far as there is room."""
+        self._find(addresses, size_bytes)
+
+    @property
+    def version(self) -> int:
+        """Another one, when marks are somewhere else."""
+        return self.table.version + sum(1 for pool in self.pools.values() if pool.changes)
+
+    def _find(self, addresses: Array, size_bytes: int) -> tuple[list[tuple[int, int] | None], Array]:
+        """Where pages are, and which of these each address is in."""
+        unit = _unit(addresses, size_bytes)
+        pages = addresses >> np.uint64(PAGE_BITS)
+        starts = np.flatnonzero(pages[1:] != pages[:-1]) + 1
+        if len(starts) < FEW_RUNS:
+            begins = np.concatenate(([0], starts))
+            which = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(pages))))
+            different = pages[begins]
+        else:
+            different, which = _different(pages)
+        return [self._place(page, unit) for page in different.tolist()], which
 
     def touched(self) -> tuple[Array, Array, Array, Array]:
         """What was read and written at all: (from which address, up to which, whether written, at which site)."""
@@ -175,6 +188,7 @@ class Shadow:
         if self.cells + more > MOST_CELLS:
             if not old:
                 self.places[page] = None
+                self.table.leave_out(page)
             return None
         self.cells += more
         slot = pool.slot(page)
@@ -182,6 +196,7 @@ class Shadow:
             self._split(self.pools[old], place[1], pool, slot)
             pool.is_stored[slot] = self.pools[old].is_stored[place[1]]
         self.places[page] = unit, slot
+        self.table.put(page, UNITS.index(unit), slot)
         return unit, slot
 
     def _split(self, old: Pool, slot: int, new: Pool, goal: int) -> None:

@@ -160,6 +160,7 @@ class Order:
             self.covered[BLOCK] = np.zeros((count, self.columns), np.int32)
         self.far: list[Array | None] = [None] * count
         self.far_covered: list[Array | None] = [None] * count
+        self.far_at = np.zeros(count, np.int64)  # where the rows of `far` are, for machine code; 0: there is none
         self.has_far = np.zeros(count, bool)
         self.fenced = np.zeros(count, bool)  # whether anything is covered
         self.pending: list[dict[tuple[int, int], None]] = [
@@ -236,6 +237,7 @@ class Order:
                     for one in here:
                         rows[one] = row
                 self.has_far[here] = True
+                self._note_far(here)
 
     def meet(self, warps: Array, lanes: Array, members: Array, live: Array) -> None:
         """Threads of warps have met (bar.warp.sync).
@@ -387,7 +389,14 @@ class Order:
         if level == DEVICE:
             self.far[warp] = _union([self.far[warp], row])
             self.has_far[warp] = True
+            self._note_far([warp])
         self.rows[warp] = -1
+
+    def _note_far(self, warps: list[int]) -> None:
+        for warp in warps:
+            row = self.far[warp]
+            if row is not None:
+                self.far_at[warp] = row.__array_interface__["data"][0]
 
 
 def _union(rows: list[Array | None]) -> Array | None:

@@ -102,6 +102,7 @@ class Program:
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
+        self.noted_ns = 0.0  # when it has taken so much, that is noted on disk
         self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: its machine code
         self.looked: set[tuple[int, int]] = set()  # for which of these it was looked on disk
         self.shapes: dict[

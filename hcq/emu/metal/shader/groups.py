@@ -37,8 +37,10 @@ from hcq.emu.metal.shader.types import BOOL, Type
 
 ARGUMENTS = ("first", "last", "grid_x", "grid_y", "grid_z")
 FAULT = len(ARGUMENTS)  # of the words of a launch: whether there is one, the site and its index
+STOPPED = 2  # in the place of a fault: it was told to end
 SCRATCH = FAULT + 3  # where its memory begins
-TABLE = SCRATCH + 1  # and from here on, where each memory begins, and its bytes
+STOP = SCRATCH + 1  # where the word is that says whether to stop
+TABLE = STOP + 1  # and from here on, where each memory begins, and its bytes
 SHORT = 24  # statements of a kernel that runs more threads as one vector:
 WIDER, WIDEST = 128, 256  # so many, or more where it has a loop without accesses
 
@@ -157,13 +159,20 @@ class _Groups(Statements):
             "group.head:",
             "%group = phi i64 [%first, %entry], [%group.next, %group.end]",
             "%group.more = icmp ult i64 %group, %last",
-            "br i1 %group.more, label %group.body, label %finished",
+            "br i1 %group.more, label %group.look, label %finished",
+            "group.look:",
+            "%group.stop = load volatile i64, ptr %stop",
+            "%group.stops = icmp ne i64 %group.stop, 0",
+            "br i1 %group.stops, label %stopped, label %group.body",
             *body,
             "group.end:",
             "%group.next = add i64 %group, 1",
             "br label %group.head",
             "finished:",
             "store i64 0, ptr %fault.is",
+            "ret i32 0",
+            "stopped:",
+            f"store i64 {STOPPED}, ptr %fault.is",
             "ret i32 0",
             "}",
         ]
@@ -201,6 +210,8 @@ class _Groups(Statements):
             f"%fault.site = getelementptr i64, ptr %launch, i64 {FAULT + 1}",
             f"%fault.index = getelementptr i64, ptr %launch, i64 {FAULT + 2}",
             "store i64 1, ptr %fault.is",
+            f"%stop.at = getelementptr i64, ptr %launch, i64 {STOP}",
+            "%stop = load ptr, ptr %stop.at",
             f"%nowhere.at = getelementptr i64, ptr %launch, i64 {SCRATCH}",
             "%nowhere = load ptr, ptr %nowhere.at",
         ]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault
+from hcq.emu.metal.shader.stopping import NEVER, Stopped
 from hcq.system import native
 
 SIMD = 32
@@ -84,10 +85,16 @@ class Machine:
         self.row = self.thread // threads
         self.shared: list[SharedMemory] = []
         self.races: DeviceRaces | None = None  # in device memory, where somebody wants to know
+        self.stop = NEVER
 
     def fault(self, what: str) -> KernelFault:
         """The error of this kernel."""
         return KernelFault(f"{self.name}: {what}")
+
+    def look(self) -> None:
+        """At each round of a loop: whether to go on. Raises Stopped."""
+        if self.stop.is_set:
+            raise Stopped
 
     # ------------------------------------------------------------ masks
 

@@ -22,6 +22,7 @@ from hcq.emu.metal.shader.syntax import Function, Statement
 from hcq.emu.metal.shader.typed import BARRIERS, Made, Value
 from hcq.emu.metal.shader.types import BOOL, Type
 
+MOST_ROUNDS = 1 << 16  # of loops inside each other, none of which looks whether to stop
 PARTED = "threads that part around a barrier"
 
 
@@ -29,6 +30,7 @@ class Statements(Exchanges):
     """Every statement."""
 
     results: list[tuple[Variable, Symbol | None]]  # of the functions around: the result, and who called
+    rounds = 1  # how often the loops around go, since one that looks whether to stop
 
     def statement(self, it: Statement) -> None:
         if isinstance(it, syntax.If | syntax.For) and meets([it]):
@@ -149,6 +151,8 @@ class Statements(Exchanges):
         self.scopes.append({it.name: counter})
         self.jump(head)
         self.label(head)
+        rounds = self.rounds
+        self.look_in(it)
         if left is not None:
             self.mask = self.got(left).text
         condition = self.truth(it.condition)
@@ -174,8 +178,20 @@ class Statements(Exchanges):
         if self.stretch != stretch:
             self.join(self.stretch, stretch)
         self.stretch = stretch
-        self.mask, self.level = before, level
+        self.mask, self.level, self.rounds = before, level, rounds
         self.scopes.pop()
+
+    def look_in(self, it: syntax.For) -> None:
+        """A loop that may last looks in every round whether the kernel is to end."""
+        high = it.condition.right if isinstance(it.condition, syntax.Binary) else None
+        if isinstance(it.low, syntax.Number) and isinstance(high, syntax.Number):
+            self.rounds *= max(1, int(high.value - it.low.value))
+            if self.rounds <= MOST_ROUNDS:
+                return
+        self.rounds = 1
+        asked, goes_on = self.word("load volatile i64, ptr %stop"), self.fresh("goes")
+        self.fork(self.word(f"icmp ne i64 {asked}, 0"), "stopped", goes_on)
+        self.label(goes_on)
 
     # ------------------------------------------------------------ functions
 

@@ -215,6 +215,7 @@ class _Writer(Typed):
         self.say("while True:")
         self.depth += 1
         self.loops += 1
+        self.say("M.look()")
         condition = self.converted(self.value(it.condition), BOOL)
         self.mask = self.keep(f"M.narrow({before}, {condition.text})", "m")
         self.say(f"if {self.mask} is False:")

@@ -172,7 +172,8 @@ class Translator:
         self.can = [self._traced(block) for block in self.decoded.blocks]
         found = True
         for block, source, can in zip(self.decoded.blocks, self.sources, self.can):
-            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(can))
+            made = [True, *can[1:]] if source.number in self.products else can
+            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(made))
             if source.end is not None and source.end.opcode == opcode:
                 found &= self._end_is_compiled(block) or opcode in ("ret", "exit")
         return found

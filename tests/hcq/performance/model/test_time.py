@@ -44,7 +44,7 @@ def test_every_chip_has_rates_each_with_its_source(name: str) -> None:
     assert set(NAMES) <= set(rates.sources)
     assert all(rates.sources.values())
     assert 0 < rates.l1 < rates.l2 < rates.dram
-    assert 0 < rates.read_share - rates.mix_loss <= rates.read_share <= 1
+    assert 0 < rates.read_share <= 1 and 0 < rates.read_share - rates.mix_loss <= 1
 
 
 def test_every_datasheet_has_rates_and_the_other_way_round() -> None:

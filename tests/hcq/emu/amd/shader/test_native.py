@@ -253,6 +253,19 @@ def test_a_kernel_is_compiled_once_it_has_cost_as_much_or_is_kept_on_disk(
     assert is_compiled(run(2)[2])
 
 
+@pytest.mark.parametrize("way", ["", "1"], indirect=True)
+def test_what_a_kernel_has_cost_in_processes_before_counts(
+    way: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_made", {})
+    config.use(dataclasses.replace(config.current(), cache_dir=tmp_path))
+    for processes in range(1, 100):  # none of them runs it for long enough
+        if is_compiled(run(150)[2]):
+            break
+    assert 2 < processes < 99
+    assert is_compiled(run(2)[2])
+
+
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = config.current()
     config.use(dataclasses.replace(before, cache_dir=tmp_path))
