@@ -72,7 +72,10 @@ def give(queues: Any, batch: Batch) -> None:
 
 
 def take(queues: Any, batch: Batch) -> int | None:
-    """What the interpreter has under way goes into the queues. Returns how many entries; None where there is no room."""
+    """What the interpreter has under way goes into the queues.
+
+    Returns how many entries; None where there is no room, and nothing is changed
+    """
     issued = batch.thread_copies.take_all()
     count, total = np.zeros(len(queues), np.int64), 0
     for one in issued:

@@ -39,6 +39,7 @@ class Facts(NamedTuple):
     spreads     nobody can see the order of its blocks
     libraries   names of modules that it needs
     has_copies  by threads
+    gathers     numbers of ways out behind which all threads of a path go on at once, as compiled code
     """
 
     entries: dict[Point, int]
@@ -54,6 +55,7 @@ class Facts(NamedTuple):
     spreads: bool
     libraries: list[str]
     has_copies: bool
+    gathers: list[int]
 
 
 class Compiled:
