@@ -195,7 +195,8 @@ class Packet:
     tail: ClassVar[str | None] = None
 
     _packed = -1  # the bits of the fields, where they are known
-    _blank: ClassVar[tuple[type | None, dict[str, int], int]] = None, {}, 0  # of this class: defaults, their bits
+    # of this class: its defaults, and their bits
+    _blank: ClassVar[tuple[type | None, dict[str, int], int]] = None, {}, 0
 
     values: dict[str, int]
     tail_words: tuple[int, ...]

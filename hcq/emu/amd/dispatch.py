@@ -23,7 +23,9 @@ NEEDED = (
     Register.COMPUTE_PGM_RSRC1,
     Register.COMPUTE_PGM_RSRC2,
 )
-USER_DATA = tuple(range(Register.COMPUTE_USER_DATA_0, Register.COMPUTE_USER_DATA_0 + registers.USER_DATA_WORDS))
+USER_DATA = tuple(
+    range(Register.COMPUTE_USER_DATA_0, Register.COMPUTE_USER_DATA_0 + registers.USER_DATA_WORDS)
+)
 NO_DATA = (0,) * len(USER_DATA)
 
 

@@ -138,10 +138,10 @@ class GpuVm(AddressSpace):
 
     def bytes_at(self, va: int, size_bytes: int, kind: str) -> Any:
         """A view of the bytes of a range. kind, "read" or "write", is what a fault says."""
-        one = self._range_at(va, size_bytes, kind)
+        one = self.range_at(va, size_bytes, kind)
         return one.data[va - one.start : va - one.start + size_bytes]
 
-    def _range_at(self, va: int, size_bytes: int, kind: str) -> Range:
+    def range_at(self, va: int, size_bytes: int, kind: str) -> Range:
         """The mapping that has these bytes, which are about to be touched."""
         one = self.find(va)
         if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
@@ -154,7 +154,7 @@ class GpuVm(AddressSpace):
 
     def load_words(self, va: int, count: int) -> list[int]:
         """32-bit words. Raises PageFault."""
-        one = self._range_at(va, 4 * count, "read")
+        one = self.range_at(va, 4 * count, "read")
         at = va - one.start
         if one.singles is not None and not at & 3:
             return one.singles[at >> 2 : (at >> 2) + count].tolist()
@@ -167,7 +167,7 @@ class GpuVm(AddressSpace):
 
     def load64(self, va: int) -> int:
         """A word of 64 bits. Raises PageFault."""
-        one = self._range_at(va, 8, "read")
+        one = self.range_at(va, 8, "read")
         at = va - one.start
         if one.doubles is not None and not at & 7:
             return int(one.doubles[at >> 3])
@@ -175,7 +175,7 @@ class GpuVm(AddressSpace):
 
     def store32(self, va: int, value: int) -> None:
         """Write the low 32 bits of a value. Raises PageFault."""
-        one = self._range_at(va, 4, "write")
+        one = self.range_at(va, 4, "write")
         at = va - one.start
         if one.singles is not None and not at & 3:
             one.singles[at >> 2] = value & 0xFFFFFFFF

@@ -44,7 +44,7 @@ def _decoded(words: tuple[int, ...], family: int) -> Packet:
 
 @functools.lru_cache(1024)
 def _first_register(header: int, where: int, length: int, family: int) -> int | None:
-    """The first register that a packet of these two words, and so many in all, writes; None: it is looked at closely."""
+    """The first register that a packet of these two words, and so many in all, writes; None: it is looked at."""
     packet = _decoded((header, where, *[0] * (length - 2)), family)
     if type(packet) is not pm4.SetShReg or packet.unclaimed or len(packet.tail_words) != length - 2:
         return None

@@ -236,7 +236,7 @@ class Job:
 
     def __init__(self) -> None:
         self.table = np.zeros(JOB_WORDS, np.int64)
-        self.fields = memoryview(self.table)  # the same, quicker to read and write one by one
+        self.fields = self.table.data  # the same, quicker to read and write one by one
         self.address = native.address_of(self.fields)
         self.fields[GROUP] = -1
         self.held: list[Any] = []

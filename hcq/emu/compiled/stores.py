@@ -3,7 +3,7 @@
 In       a Writer, where lanes go, the words of each
 Out      a flag that tells whether all lanes are on and lie side by side; text of a function that stores them
 Changes  the Writer
-Next     loads.py (the same for loads), accesses.py (lanes by themselves), hcq/emu/amd/shader/native_memory.py (who calls)
+Next     loads.py (the same for loads), accesses.py (lanes by themselves), hcq/emu/amd/shader/native_memory.py
 
 Words of one lane lie beside each other, and a register has one word of all lanes. A scatter of each word takes a host
 some cycles a lane; sorted by lane first, sixteen words are one store. Where lanes overlap, the order of the words

@@ -7,14 +7,11 @@ Next     device.py (the same with its messages), resources.py, commands.py, proc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hcq.emu.condition import Condition
 from hcq.emu.metal.runtime import Object, Runtime
 from hcq.emu.metal.spec import Spec
-
-if TYPE_CHECKING:
-    from hcq.emu.metal.processor import Processor
 
 
 class Gpu(Object):
@@ -26,5 +23,5 @@ class Gpu(Object):
         super().__init__(runtime)
         self.spec = spec
         self.allocated_bytes = 0
-        self.processors: set[Processor] = set()  # of queues that have had something to do
+        self.watches: set[Callable[[], None]] = set()  # who looks, when the host has set an event
         self.changed = Condition()

@@ -51,7 +51,7 @@ class Processor:
         with self.device.changed:
             self._todo.append(buffer)
             if self._thread is None:
-                self.device.processors.add(self)
+                self.device.watches.add(self.watch)
                 self._thread = threading.Thread(target=self._work, name="emulated Metal queue", daemon=True)
                 self._thread.start()
             self.device.changed.notify_all()
@@ -67,7 +67,7 @@ class Processor:
             with self.device.changed:
                 self.device.changed.wait_for(lambda: self._todo or self._is_stopped)
                 if not self._todo:
-                    self.device.processors.discard(self)
+                    self.device.watches.discard(self.watch)
                     return
                 buffer = self._now = self._todo[0]
                 buffer.status = Status.SCHEDULED

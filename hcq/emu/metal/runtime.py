@@ -277,12 +277,7 @@ class Runtime(Kernel):
         return found.handle if selector.startswith("new") else self.autorelease(found, _text(what))
 
     def _check(
-        self,
-        what: What,
-        message: Message,
-        kinds: tuple[str, ...],
-        encoding: str,
-        arguments: tuple[Any, ...],
+        self, what: What, message: Message, kinds: tuple[str, ...], encoding: str, arguments: tuple[Any, ...]
     ) -> Sequence[Any]:
         """Arguments as the method takes them. Raises DriverError for what does not fit the declared types."""
         if encoding != message.encoding:

@@ -44,6 +44,7 @@ from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -146,8 +147,14 @@ class Guarded:
 
     def __init__(self, memory: Memory, gaps: Gaps, program: int) -> None:
         self.gaps, self.program = gaps, program
-        self.load, self._store = memory.load, memory.store
+        self.load, self._store, self.places_of = memory.load, memory.store, memory.places_of
+        self.memory = memory
         self.found: Stray | None = None
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        return self.memory.heap
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
@@ -309,7 +316,16 @@ class Shader:
         spots = spots_of(BANKS[qmd.version], at, kernel.param_bytes)
         shape = grid_of(qmd), block_of(qmd), cluster_of(qmd)
         made = Plan(
-            read.common, code, has_code, *shape, dynamic, at, envregs, together, spots, *without(bank, at, spots)
+            read.common,
+            code,
+            has_code,
+            *shape,
+            dynamic,
+            at,
+            envregs,
+            together,
+            spots,
+            *without(bank, at, spots),
         )
         self.plans.keep(made, *key)
         return made, bank
@@ -379,7 +395,11 @@ class Shader:
 
     def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
-        if self._fine_windows is not None and self._fine_windows[0] is view.index and self._fine_windows[1] == windows:
+        if (
+            self._fine_windows is not None
+            and self._fine_windows[0] is view.index
+            and self._fine_windows[1] == windows
+        ):
             return
         shared_bytes = LOW_SHARED_WINDOW_BYTES
         if self.chip.has_shared_window_of_4_gib:

@@ -59,7 +59,8 @@ class Plan(NamedTuple):
         if head != self.head or left_out != self.left_out:
             return False
         return all(
-            is_zero or struct.unpack_from(f"<{len(one.ahead)}Q", bank, one.at) == tuple(va + by for by in one.ahead)
+            is_zero
+            or struct.unpack_from(f"<{len(one.ahead)}Q", bank, one.at) == tuple(va + by for by in one.ahead)
             for one, is_zero in zip(self.spots, left_out)
         )
 

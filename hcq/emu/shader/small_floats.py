@@ -86,13 +86,13 @@ class SmallFloat:
         is_nan = np.isnan(x)
         return np.where(is_nan, np.uint8(self.nan), found) if is_nan.any() else found
 
-
     def computed(self, x: Array) -> Array:
         """The same of float32 without tables."""
         bits, shift, one = x.view(np.uint32), np.uint32(23 - self.mantissa), np.uint32(1)
         size = bits & np.uint32(0x7FFFFFFF)
         half = np.uint32((1 << int(shift) - 1) - 1)
-        normal = ((size + ((size >> shift) & one) + half) >> shift) - np.uint32(127 - self.bias << self.mantissa)
+        first = np.uint32(127 - self.bias << self.mantissa)
+        normal = ((size + ((size >> shift) & one) + half) >> shift) - first
         # a sum with this has the step of the smallest codes as its last bit
         unit = np.float32(2.0 ** (24 - self.bias - self.mantissa))
         tiny = (size.view(np.float32) + unit).view(np.uint32) - unit.view(np.uint32)

@@ -48,7 +48,7 @@ def is_possible(program: Program, memory: Any, scalar_memory: Any) -> bool:
     """Whether a program may run as machine code."""
     if config.current().emu_compiled == "0" or program.additions:
         return False
-    return scalar_memory is memory and _is_space(type(memory)) and assemble.is_installed()
+    return scalar_memory is memory and _is_space(type(memory)) and assemble.is_installed()  # type: ignore[arg-type]
 
 
 @functools.cache

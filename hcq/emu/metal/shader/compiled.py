@@ -30,7 +30,8 @@ from hcq.system import native
 from hcq.system.cache import DiskCache
 
 MARKS = "emu-metal-marks"  # kernels that were compiled once: another process does not wait until they are worth it
-ALONE = 1 << 24  # statements times threads that one thread of the host runs alone: starting others takes as long as some
+# statements times threads that one thread of the host runs alone: starting others takes as long as some
+ALONE = 1 << 24
 PIECES = 4  # of a grid, for each thread of the host: they do not take equally long
 MOST_BYTES = 1 << 31  # of a memory: indices have 32 bits
 
@@ -73,7 +74,7 @@ class _Job:
         self._assembled, self._turns = assembled, turns
         self.found = self.site = self.index = self.piece = 0
         self._launch = np.zeros(TABLE + 2 * len(bound), np.int64)
-        self._fields = fields = memoryview(self._launch)
+        self._fields = fields = self._launch.data
         fields[2], fields[3], fields[4] = turns.grid
         for number, data in enumerate(bound):
             fields[TABLE + 2 * number], fields[TABLE + 2 * number + 1] = native.address_of(data), len(data)

@@ -116,8 +116,8 @@ class Program:
                 fault.line = fault.line or line
                 where = f"MSL line {fault.line} `{self.source.line(fault.line)}`: " if fault.line else ""
                 kernel = waves.Kernel(entry, self.kernel.name, found)
-                stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
-                waves.stopped(pid, stop)
+                told = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
+                waves.stopped(pid, told)
                 tell(pid, entry, fault, self.source.line(fault.line) if fault.line else "")
                 raise
             finally:

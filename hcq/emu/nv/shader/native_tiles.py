@@ -166,10 +166,7 @@ def _all(names: list[str]) -> list[str]:
     return lines
 
 
-DEPTH_FIRST = [
-    "  %step = select i1 %plain, i64 %leading, i64 16",
-    "  %pitch = add i64 %span, 0",
-]
+DEPTH_FIRST = ["  %step = select i1 %plain, i64 %leading, i64 16", "  %pitch = add i64 %span, 0"]
 
 
 def _rows(kind: str) -> str:
@@ -418,7 +415,11 @@ def _packed(one: str, rows: list[str]) -> list[str]:
     """Lines that store rows of D in the registers that have them."""
     width, stage, lines = EIGHT, 0, []
     while len(rows) > 1:
-        order, joined, kind = ", ".join(f"i32 {number}" for number in range(2 * width)), [], f"<{width} x {one}>"
+        order, joined, kind = (
+            ", ".join(f"i32 {number}" for number in range(2 * width)),
+            [],
+            f"<{width} x {one}>",
+        )
         for number in range(0, len(rows), 2):
             lines.append(
                 f"  %w{stage}_{number} = shufflevector {kind} {rows[number]}, {kind} {rows[number + 1]}, "

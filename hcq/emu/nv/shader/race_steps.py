@@ -31,7 +31,7 @@ from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
-from hcq.emu.shader.races import Races
+from hcq.emu.shader.races import Numbers, Races
 from hcq.emu.shader.stored import Stored
 from hcq.emu.shader.volatile_races import VolatileRaces
 
@@ -189,13 +189,16 @@ def _tell(
     races = batch.races
     if races is None:  # blocks without shared memory, where nothing else is looked at
         return
-    thread = batch.thread_of_lane[who]
-    live = thread < batch.threads_per_block
-    if not live.all():
-        who, at, thread = who[live], at[live], thread[live]
-        stored = _some(stored, live)
+    numbers = races.numbers
+    if numbers is None or numbers.threads is not batch.thread_of_lane:
+        numbers = races.numbers = _numbers_of(batch, races.warps)
+    if numbers.live is not None:
+        live = numbers.live[who]
+        who, at, stored = who[live], at[live], _some(stored, live)
     at = at.astype(np.uint64, copy=False)
-    warps, lanes = batch.block_of_lane[who] * races.warps + thread // WARP, thread % WARP
+    warps, lanes = numbers.warps, numbers.lanes
+    if who is not batch.every_lane:
+        warps, lanes = warps[who], lanes[who]
     if space == "shared":
         if races.shared is not None:
             at = _in_cluster(batch, at)
@@ -217,6 +220,13 @@ def _tell(
         warps, lanes, at = warps[~elsewhere], lanes[~elsewhere], at[~elsewhere]
         stored = _some(stored, ~elsewhere)
     races.everywhere.access(races.order, what.kind, warps, lanes, at, what.size, what.line, level, stored)
+
+
+def _numbers_of(batch: Batch, warps_per_block: int) -> Numbers:
+    threads = batch.thread_of_lane
+    live = threads < batch.threads_per_block
+    warps = batch.block_of_lane.astype(np.int64) * warps_per_block + threads // WARP
+    return Numbers(threads, warps, (threads % WARP).astype(np.int64), None if live.all() else live)
 
 
 def _tell_shared(

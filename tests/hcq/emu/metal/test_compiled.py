@@ -387,7 +387,8 @@ def test_random_programs_leave_the_same_bits(seed: int, threads: int) -> None:
 SUMS = (
     HEAD
     + PLACES
-    + "  int sum = (int)all;\n  for (int j = 0; j < n; ++j) { sum = sum * 5 + p[(sum + j) & 255]; }\n  out[all] = sum;\n}\n"
+    + "  int sum = (int)all;\n  for (int j = 0; j < n; ++j) { sum = sum * 5 + p[(sum + j) & 255]; }\n"
+    + "  out[all] = sum;\n}\n"
 )
 
 

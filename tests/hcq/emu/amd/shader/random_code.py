@@ -266,8 +266,7 @@ def low_of_nans(x: Any, y: Any) -> Any:
 def alike_in_halves(x: Any, y: Any) -> Any:
     """Whether each half of a word is the same, or a NaN of float16 or bfloat16 in both."""
     halves = [
-        (x >> at & 0xFFFF == y >> at & 0xFFFF)
-        | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
+        (x >> at & 0xFFFF == y >> at & 0xFFFF) | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
         for at in (0, 16)
     ]
     found: Any = halves[0] & halves[1]
