@@ -39,7 +39,10 @@ TABLE_WORDS = POOLS + len(UNITS) * POOL_WORDS
 WARP, MARK_CLOCK, MARK_SITE, MARK_LANE, MARK_LEVEL = range(5)  # arrays of marks
 KINDS = {WARP: "i32", MARK_CLOCK: "i32", MARK_SITE: "i16", MARK_LANE: "i8", MARK_LEVEL: "i8"}
 MOST_LANES = 1 << 16  # cells of one access; larger ones are NumPy's
-FIRST_STAMP, LAST_STAMP = 1 << 26, (1 << 31) - (1 << 26)  # in an array where NumPy has numbers of cells of an access
+FIRST_STAMP, LAST_STAMP = (
+    1 << 26,
+    (1 << 31) - (1 << 26),
+)  # in an array where NumPy has numbers of cells of an access
 
 
 def is_wanted() -> bool:
@@ -58,7 +61,10 @@ class NativeGlobalRaces:
         self.rooms = np.zeros((4, MOST_LANES), np.int32)
         self.table[CELLS:STAMP] = [address(room) for room in self.rooms]
         self.version, self.stamp, self.warps = -1, FIRST_STAMP, 0
-        self.who: tuple[Array | None, ...] = (None, None)  # the last warps and lanes, and these as a routine takes them
+        self.who: tuple[Array | None, ...] = (
+            None,
+            None,
+        )  # the last warps and lanes, and these as a routine takes them
 
     def access(
         self,
@@ -73,7 +79,9 @@ class NativeGlobalRaces:
     ) -> bool:
         """A load or a store of these lanes. Returns whether it is done."""
         count = len(warps)
-        if count * size_bytes > MOST_LANES or (level and (kind == "load" or level != UNMARKED or order.syncs)):
+        if count * size_bytes > MOST_LANES or (
+            level and (kind == "load" or level != UNMARKED or order.syncs)
+        ):
             return False
         if order is not self.order:
             self._take_order(order)
@@ -113,7 +121,7 @@ class NativeGlobalRaces:
         self.order = order
         self.table[APART:PER_BLOCK] = order.lanes_are_apart, order.first
         self.warps = self.table[WARPS_AT_ONCE] = len(order.clock)
-        self.table[CLOCK : PAGES] = [
+        self.table[CLOCK:PAGES] = [
             address(one) for one in (order.clock, order.known, order.met, order.far_at)
         ]
 
@@ -242,9 +250,7 @@ class _Text:
             with r.when(self.is_apart):
                 self.first_lanes[count - 1 - more] = SEVERAL
 
-    def _page(
-        self, page: Value, pool: Variable, shift: Variable, base: Variable, written: Variable
-    ) -> None:
+    def _page(self, page: Value, pool: Variable, shift: Variable, base: Variable, written: Variable) -> None:
         """Where a page's cells begin; negative where it is left out. written: 0 as long as none has been stored to."""
         r = self.r
         keys, places, mask = r.array(PAGES, "i64"), r.array(PLACES, "i64"), r.field(MASK)

@@ -168,7 +168,13 @@ class _Text:
             r.leave(FINDS)
 
     def _look_at_marks(
-        self, marks: dict[int, Elements], column: Value | int, cell: Value, own: Value, warp: Value, lane: Value
+        self,
+        marks: dict[int, Elements],
+        column: Value | int,
+        cell: Value,
+        own: Value,
+        warp: Value,
+        lane: Value,
     ) -> None:
         r, row = self.r, warp * (self.per_block << 1) + column
         with r.loop(self.per_block) as other:
