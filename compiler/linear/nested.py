@@ -2,7 +2,8 @@
 
 In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
 Out      their loops; in each step the inner reductions, then what becomes of them
-Next     turns.py (sums in parts), reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
+Next     turns.py (sums in parts), reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER),
+         ../loops/nested.py (who chooses loops)
 
     for a tile of keys:
         scores = sum over the width of queries * keys          inner reduction, the keys in lanes
@@ -214,7 +215,7 @@ class Nested(Lowering):
         self.turns.close(turn)
 
     def _weights(self, walked: list[Node], lanes: Axis) -> list[Weight]:
-        """Compute by vectors what has no other lanes and needs an inner reduction; each lane of it is asked for alone."""
+        """Compute by vectors what has no other lanes and needs an inner reduction; a lane is asked for alone."""
         others = sum(a.bit for a in self.ranges.axes if a is not lanes and a.loops[-1].kind == "vector")
         order = toposort([node.src[0] for node in walked])
         is_made: set[Node] = set()  # by a reduction that differs along the lanes

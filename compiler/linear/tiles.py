@@ -236,7 +236,9 @@ def _turn(made: Tile, k: Axis, threads: int) -> None:
     runs, blocks = made.sizes[k] // run, made.sizes[vector] // made.lanes
     near = min(blocks, BLOCKS_OF_A_LINE)
     first = min(runs, max(4, LINE_BYTES // (run * itemsize) // near))
-    at_once = max(1, min(near, LINE_BYTES // (run * itemsize) // first))  # neighbours that are written in one pass
+    at_once = max(
+        1, min(near, LINE_BYTES // (run * itemsize) // first)
+    )  # neighbours that are written in one pass
     made.parts = [Part(vector, at_once, made.lanes), Part(k, first, run)]
     made.parts += [Part(vector, near // at_once, at_once * made.lanes)]
     made.parts += [Part(k, runs // first, first * run), Part(vector, blocks // near, near * made.lanes)]

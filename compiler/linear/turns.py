@@ -1,7 +1,7 @@
 """Turns: sums that take turns in the registers, a part of their lanes at a time; between turns they wait in scratch.
 
-In       sums of weights times vectors, as those of attention's output, whose range in lanes is written out in parts; the
-         weights, each of which is a lane of a vector that was computed for many keys at once
+In       sums of weights times vectors, as those of attention's output, whose range in lanes is written out in parts;
+         the weights, each of which is a lane of a vector that was computed for many keys at once
 Out      in each step of the summed range a loop over the parts, in which a part's sums are in registers
 Changes  scratch memory, and the program being written
 Next     nested.py (who adds up), ../loops/nested.py (who divides the range), scattered.py (another use of scratch)

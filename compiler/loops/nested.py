@@ -134,7 +134,7 @@ def _into_lanes(nest: LoopNest, axis: Axis, lanes: int) -> None:
 
 
 def _columns_at_once(column: Axis, lanes: int, rows: int, target: Target) -> int:
-    """How many vectors of columns registers hold for so many rows: all, or a part that divides them; 0 where none does."""
+    """How many vectors of columns the registers hold for so many rows: all, a part that divides them, or 0."""
     size = column.loops[-1].size
     most = (target.vector_registers - 4) // rows
     if size <= most * lanes:

@@ -1,4 +1,4 @@
-"""Asked ahead: what a step of a loop loads for the next one stays before its products, and what becomes of it behind them.
+"""Asked ahead: what a step loads for the next one stays before its products, and what becomes of it behind them.
 
 In       the instructions of a kernel with matrix units, one by one, as they are to be written
 Out      the same ones, those that only prepare what was loaded ahead put off until they are needed; where nothing may
@@ -39,7 +39,8 @@ def parted(lines: list[str]) -> tuple[list[str], list[str]]:
     if any(line.endswith(":") or line.lstrip().startswith("br ") for line in lines):
         return lines, []
     loaded: set[str] = set()
-    first, rest = [], []
+    first: list[str] = []
+    rest: list[str] = []
     for line in lines:
         goal, _, value = line.strip().partition(" = ")
         needs = not loaded.isdisjoint(NAME.findall(value))
@@ -56,7 +57,9 @@ class AskedAhead:
         self.open_loops = 0
         self.asked: set[Instruction] = set()  # loads, and what was made of them
         self.late: dict[Instruction, None] = {}  # put off, in order
-        self.is_open = self.is_waiting = False  # loads stand here before whose use no product has come, or nothing
+        self.is_open = self.is_waiting = (
+            False  # loads stand here before whose use no product has come, or nothing
+        )
 
     def all(self, instructions: Iterable[Instruction]) -> Iterator[Instruction | Mark]:
         """A whole kernel."""
@@ -66,7 +69,11 @@ class AskedAhead:
     def take(self, it: Instruction) -> Iterator[Instruction | Mark]:
         """What is to be written now that this one has come."""
         uses = [source for source in it.src if source in self.asked]
-        if uses and it.op in PREPARES and all(source is None or source.op is not Op.ACCUMULATOR for source in it.src):
+        if (
+            uses
+            and it.op in PREPARES
+            and all(source is None or source.op is not Op.ACCUMULATOR for source in it.src)
+        ):
             self.asked.add(it)
             self.late[it] = None
             self.is_waiting = True

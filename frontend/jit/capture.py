@@ -129,10 +129,10 @@ class Capture(Recorder):
         if name == "grad" and value is None:
             self.set_grads.add(id(thing))
         known = self.state.get(key)
-        is_known = key in self.state and (known is None or known.ref() is thing)  # the id of one that is gone is free
-        if is_known or (
-            isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched
-        ):
+        is_known = key in self.state and (
+            known is None or known.ref() is thing
+        )  # the id of one that is gone is free
+        if is_known or (isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched):
             return
         if name == "grad":
             _, start = self.grads.get(id(thing), (None, None))

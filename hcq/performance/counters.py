@@ -179,7 +179,8 @@ class Counters:
                 setattr(made, one.name, _times(value, factor))
         if self.blocks > 1 and self.hot_words < SHARED_LINE * self.hot_block_words:
             made.hot_words = self.hot_words  # each block changes lines of its own
-        again = _times(self.common_bytes, factor) - self.common_bytes  # which all blocks find in a cache, but the first
+        # which all blocks find in a cache, but the first
+        again = round(self.common_bytes * factor) - self.common_bytes
         made.dram_read_bytes -= min(again, made.dram_read_bytes)
         made.beyond_l2_bytes -= min(again, made.beyond_l2_bytes)
         if self.held_l2_bytes:

@@ -57,6 +57,9 @@ def machine_code(case: Case) -> Outcome:
 
 CAMPAIGNS = (
     Campaign(
-        "compiled-cores", "random machine code of AMD GPUs and random PTX, interpreted and compiled", run, short=40
+        "compiled-cores",
+        "random machine code of AMD GPUs and random PTX, interpreted and compiled",
+        run,
+        short=40,
     ),
 )

@@ -139,7 +139,12 @@ def measure(threads: int) -> dict[str, float]:
         vector[:] = 0
     steps = 1 << 21
     plans = {
-        name: (zeros[name], zeros[name], steps, threads * steps * ACCUMULATORS * target.lanes * 2 * one.products)
+        name: (
+            zeros[name],
+            zeros[name],
+            steps,
+            threads * steps * ACCUMULATORS * target.lanes * 2 * one.products,
+        )
         for name, one in products.items()
     }
     plans["read"] = (sources, targets, share, threads * share * 4)

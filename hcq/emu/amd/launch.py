@@ -29,7 +29,7 @@ from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import kernel_debug, stray_accesses, waves
+from hcq.events import kernel_debug, known_memory, stray_accesses, waves
 from hcq.performance import counters
 
 
@@ -76,6 +76,7 @@ def launch(
     counts = counters.is_wanted()
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
+    known_memory.starts(work.user_sgprs)
     checks = Checks.of_launch(pid, work.entry)
     looks = checks is not None and "memory" in checks.words
     if checks is not None and checks.known is not None and (own := checks.known.shared_bytes) is not None:

@@ -63,6 +63,8 @@ def note(checks: Checks, program: Program, fault: KernelFault) -> None:
     kind = fault.access or ("store" if " writes " in str(fault) else "load")
     if fault.is_misaligned:
         rule, address = "misaligned-access", fault.address
+    elif fault.own_byte >= 0:
+        rule, address = "local-overrun", fault.own_byte
     elif fault.shared_byte >= 0:
         rule, address = "shared-beyond", fault.shared_byte
     elif fault.access:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.bank0 import BANKS, spots_of
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
 from hcq.emu.nv.errors import (
@@ -38,12 +39,13 @@ from hcq.emu.nv.errors import (
     MmuFault,
 )
 from hcq.emu.nv.launch_limits import block_of, check_launch, cluster_of, grid_of, local_memory_bytes
-from hcq.emu.nv.launch_plans import Plan, Plans, Split, Spot, without
+from hcq.emu.nv.launch_plans import Plan, Plans, Split, without
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -96,46 +98,6 @@ class Windows(NamedTuple):
     singleton_gpcs: int = 0
 
 
-class Bank0(NamedTuple):
-    """Where compiled code finds what the launcher wrote: offsets in constant bank 0, and 0 for what is not there.
-
-    const      where constant bank 3 is
-    reserved   of shared memory: where it ends, and the slot of cooperative groups
-    bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
-    params     from sm_90 on: the parameters' address, and behind it that of their end
-    clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
-    is_cluster   whether a cluster is more than one block
-    envregs    %envreg registers in a row: (number of the first, how many, where)
-    """
-
-    ntid: int
-    nctaid: int
-    shared_window: int
-    local_window: int
-    stack_pointer: int
-    const: int
-    reserved: int
-    bank: int = 0
-    param_end: int = 0
-    params: int = 0
-    clusters: tuple[int, int, int] = (0, 0, 0)
-    envregs: tuple[tuple[int, int, int], ...] = ()
-    is_cluster: int = 0
-
-
-BANKS = {
-    3: Bank0(
-        0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C, envregs=((0, 32, 0x088),)
-    ),
-    4: Bank0(
-        0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C),
-        envregs=((0, 32, 0x040),), is_cluster=0x140,
-    ),
-    5: Bank0(
-        0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0),
-        envregs=((0, 16, 0x250), (16, 16, 0x0D0)), is_cluster=0x36C,
-    ),
-}  # fmt: skip
 PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
 CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.global")
 COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
@@ -146,8 +108,14 @@ class Guarded:
 
     def __init__(self, memory: Memory, gaps: Gaps, program: int) -> None:
         self.gaps, self.program = gaps, program
-        self.load, self._store = memory.load, memory.store
+        self.load, self._store, self.places_of = memory.load, memory.store, memory.places_of
+        self.memory = memory
         self.found: Stray | None = None
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        return self.memory.heap
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
@@ -309,7 +277,16 @@ class Shader:
         spots = spots_of(BANKS[qmd.version], at, kernel.param_bytes)
         shape = grid_of(qmd), block_of(qmd), cluster_of(qmd)
         made = Plan(
-            read.common, code, has_code, *shape, dynamic, at, envregs, together, spots, *without(bank, at, spots)
+            read.common,
+            code,
+            has_code,
+            *shape,
+            dynamic,
+            at,
+            envregs,
+            together,
+            spots,
+            *without(bank, at, spots),
         )
         self.plans.keep(made, *key)
         return made, bank
@@ -379,7 +356,11 @@ class Shader:
 
     def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
-        if self._fine_windows is not None and self._fine_windows[0] is view.index and self._fine_windows[1] == windows:
+        if (
+            self._fine_windows is not None
+            and self._fine_windows[0] is view.index
+            and self._fine_windows[1] == windows
+        ):
             return
         shared_bytes = LOW_SHARED_WINDOW_BYTES
         if self.chip.has_shared_window_of_4_gib:
@@ -422,12 +403,6 @@ class Shader:
         size = windows.local_bytes_per_tpc * self.chip.tpcs
         for _ in view.spans(windows.local_memory, size, Access.WRITE, THREADS):
             pass
-
-
-def spots_of(at: Bank0, param_at: int, param_bytes: int) -> tuple[Spot, ...]:
-    """Where constant bank 0 says where it is itself."""
-    found = [Spot(at.bank, (0,))] if at.bank else []
-    return (*found, *([Spot(at.params, (param_at, param_at + param_bytes))] if at.params else []))
 
 
 def check_local_counts(windows: Windows, chip: Chip) -> None:

@@ -35,7 +35,11 @@ class Spot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a launch does. head: the bank up to the parameters, with zeros at all spots; left_out: spots that were zero."""
+    """What a launch does.
+
+    head      the bank up to the parameters, with zeros at all spots
+    left_out  which spots were zero
+    """
 
     common: Qmd
     code: Code
@@ -59,7 +63,8 @@ class Plan(NamedTuple):
         if head != self.head or left_out != self.left_out:
             return False
         return all(
-            is_zero or struct.unpack_from(f"<{len(one.ahead)}Q", bank, one.at) == tuple(va + by for by in one.ahead)
+            is_zero
+            or struct.unpack_from(f"<{len(one.ahead)}Q", bank, one.at) == tuple(va + by for by in one.ahead)
             for one, is_zero in zip(self.spots, left_out)
         )
 
@@ -88,4 +93,5 @@ class Plans:
         """For the next ones. The plan holds on to what it is found by."""
         if len(self._known) >= MAX_PLANS:
             self._known.clear()
-        self._known[id(plan.common), *rest] = plan
+        key: tuple[object, ...] = (id(plan.common), *rest)
+        self._known[key] = plan

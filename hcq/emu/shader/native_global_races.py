@@ -39,7 +39,10 @@ TABLE_WORDS = POOLS + len(UNITS) * POOL_WORDS
 WARP, MARK_CLOCK, MARK_SITE, MARK_LANE, MARK_LEVEL = range(5)  # arrays of marks
 KINDS = {WARP: "i32", MARK_CLOCK: "i32", MARK_SITE: "i16", MARK_LANE: "i8", MARK_LEVEL: "i8"}
 MOST_LANES = 1 << 16  # cells of one access; larger ones are NumPy's
-FIRST_STAMP, LAST_STAMP = 1 << 26, (1 << 31) - (1 << 26)  # in an array where NumPy has numbers of cells of an access
+FIRST_STAMP, LAST_STAMP = (
+    1 << 26,
+    (1 << 31) - (1 << 26),
+)  # in an array where NumPy has numbers of cells of an access
 
 
 def is_wanted() -> bool:
@@ -56,8 +59,12 @@ class NativeGlobalRaces:
         self.table[PER_BLOCK] = warps_per_block
         self.here = native.address_of(self.table.data)
         self.rooms = np.zeros((4, MOST_LANES), np.int32)
-        self.table[CELLS:STAMP] = [_address(room) for room in self.rooms]
+        self.table[CELLS:STAMP] = [address(room) for room in self.rooms]
         self.version, self.stamp, self.warps = -1, FIRST_STAMP, 0
+        self.who: tuple[Array | None, ...] = (
+            None,
+            None,
+        )  # the last warps and lanes, and these as a routine takes them
 
     def access(
         self,
@@ -72,17 +79,20 @@ class NativeGlobalRaces:
     ) -> bool:
         """A load or a store of these lanes. Returns whether it is done."""
         count = len(warps)
-        if count * size_bytes > MOST_LANES or (level and (kind == "load" or level != UNMARKED or order.syncs)):
+        if count * size_bytes > MOST_LANES or (
+            level and (kind == "load" or level != UNMARKED or order.syncs)
+        ):
             return False
         if order is not self.order:
             self._take_order(order)
         if order.thread_known is not None:
             return False
-        warps, lanes = _whole(warps), _whole(lanes)
+        if warps is not self.who[0] or lanes is not self.who[1]:
+            self.who = warps, lanes, whole(warps), whole(lanes)
+            self.table[WARPS:ADDRESSES] = address(self.who[2]), address(self.who[3])
         addresses = np.ascontiguousarray(addresses)
-        self.table[COUNT : APART] = (
-            count, _address(warps), _address(lanes), _address(addresses), size_bytes, site, level,
-        )  # fmt: skip
+        self.table[COUNT] = count
+        self.table[ADDRESSES:APART] = address(addresses), size_bytes, site, level
         self.table[STAMP] = self._next_stamp()
         run = _routine(kind).run
         while True:
@@ -111,8 +121,8 @@ class NativeGlobalRaces:
         self.order = order
         self.table[APART:PER_BLOCK] = order.lanes_are_apart, order.first
         self.warps = self.table[WARPS_AT_ONCE] = len(order.clock)
-        self.table[CLOCK : PAGES] = [
-            _address(one) for one in (order.clock, order.known, order.met, order.far_at)
+        self.table[CLOCK:PAGES] = [
+            address(one) for one in (order.clock, order.known, order.met, order.far_at)
         ]
 
     def _take_marks(self) -> None:
@@ -120,7 +130,7 @@ class NativeGlobalRaces:
         shadow = self.shadow
         self.version = shadow.version
         self.table[PAGES:CELLS] = (
-            _address(shadow.table.keys), _address(shadow.table.found), len(shadow.table.keys) - 1,
+            address(shadow.table.keys), address(shadow.table.found), len(shadow.table.keys) - 1,
         )  # fmt: skip
         for number, pool in enumerate(shadow.pools.values()):
             begin = POOLS + number * POOL_WORDS
@@ -130,17 +140,19 @@ class NativeGlobalRaces:
 def _pool_words(pool: Pool) -> list[int]:
     shift = pool.unit.bit_length() - 1
     arrays = (pool.is_stored, pool.scratch, pool.record)
-    words = [shift, PAGE_BITS - shift, *map(_address, arrays)]
+    words = [shift, PAGE_BITS - shift, *map(address, arrays)]
     for marks in pool.marks:
-        words += [_address(one) for one in (marks.warp, marks.clock, marks.site, marks.lane, marks.level)]
+        words += [address(one) for one in (marks.warp, marks.clock, marks.site, marks.lane, marks.level)]
     return words + [0] * (POOL_WORDS - len(words))
 
 
-def _whole(numbers: Array) -> Array:
+def whole(numbers: Array) -> Array:
+    """As a routine takes them."""
     return np.ascontiguousarray(numbers, np.int64)
 
 
-def _address(array: Array) -> int:
+def address(array: Array) -> int:
+    """Where an array is, which somebody keeps."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -196,24 +208,24 @@ class _Text:
         size, addresses = r.field(SIZE), r.array(ADDRESSES, "i64")
         warps, lanes = r.array(WARPS, "i64"), r.array(LANES, "i64")
         pool, page_now, base = r.variable(0), r.variable(-1), r.variable(0)
-        shift, count = r.variable(0), r.variable(0)
+        shift, count, written = r.variable(0), r.variable(0), r.variable(0)
         last_address, last_warp = r.variable(-1), r.variable(-1)
         with r.loop(r.field(COUNT)) as number, r.once() as done:
-            address, warp, lane = addresses[number], warps[number], lanes[number]
+            at_address, warp, lane = addresses[number], warps[number], lanes[number]
             if is_load:
-                with r.when(address.eq(last_address.get())), r.when(warp.eq(last_warp.get())):
+                with r.when(at_address.eq(last_address.get())), r.when(warp.eq(last_warp.get())):
                     self._once_more(count.get(), size >> shift.get(), lane)
                     r.skip(done)
-            page = address >> PAGE_BITS
+            page = at_address >> PAGE_BITS
             with r.when(page.ne(page_now.get())):
-                self._page(page, pool, shift, base)
+                self._page(page, pool, shift, base, written)
                 page_now.set(page)
             with r.when(base.get().lt(0)):
                 r.skip(done)
-            inside = address & (PAGE - 1)
+            inside = at_address & (PAGE - 1)
             with r.when((inside + size).gt(PAGE)):
                 r.leave(FINDS)
-            with r.when(((address | size) & ((_one(r) << shift.get()) - 1)).ne(0)):
+            with r.when(((at_address | size) & ((_one(r) << shift.get()) - 1)).ne(0)):
                 r.leave(NEW_PAGE)
             cell, at = base.get() + (inside >> shift.get()), count.get()
             cells = size >> shift.get()
@@ -221,10 +233,10 @@ class _Text:
                 self.cells[at + more], self.own[at + more] = cell + more, warp
                 self.first_lanes[at + more] = self.last_lanes[at + more] = lane
             count.set(at + cells)
-            last_address.set(address), last_warp.set(warp)
+            last_address.set(at_address), last_warp.set(warp)
         with r.when(count.get().eq(0)):
             r.leave(QUIET)
-        self.count = count.get()
+        self.count, self.are_written = count.get(), written.get()
         self.pool = (pool.get() - 1) * POOL_WORDS + POOLS
 
     def _once_more(self, count: Value, cells: Value, lane: Value) -> None:
@@ -238,8 +250,8 @@ class _Text:
             with r.when(self.is_apart):
                 self.first_lanes[count - 1 - more] = SEVERAL
 
-    def _page(self, page: Value, pool: Variable, shift: Variable, base: Variable) -> None:
-        """Where a page's cells begin; negative where it is left out."""
+    def _page(self, page: Value, pool: Variable, shift: Variable, base: Variable, written: Variable) -> None:
+        """Where a page's cells begin; negative where it is left out. written: 0 as long as none has been stored to."""
         r = self.r
         keys, places, mask = r.array(PAGES, "i64"), r.array(PLACES, "i64"), r.field(MASK)
         key = page | TAKEN
@@ -256,6 +268,8 @@ class _Text:
                             shift.set(r.field(number * POOL_WORDS + (POOLS - POOL_WORDS + SHIFT)))
                         with r.when(pool.get().ne(number)):
                             r.leave(FINDS)
+                        is_stored = r.array((number - 1) * POOL_WORDS + (POOLS + IS_STORED), "i8")
+                        written.set(written.get() | is_stored[place >> 2])
                         base.set((place >> 2) << (_one(r) * PAGE_BITS - shift.get()))
                     r.skip(found)
                 with r.when(keys[at].eq(0)):
@@ -273,7 +287,8 @@ class _Text:
         with r.when(theirs.ne(NOBODY)):
             clock, mine = marks[MARK_CLOCK][cell], own + self.first
             with r.when(theirs.eq(mine)), r.when(self.is_apart):
-                with r.when(marks[MARK_LANE][cell].ne(lane)), r.when(clock.gt(self.met[own])):
+                is_other = marks[MARK_LANE][cell].ne(lane) | lane.eq(SEVERAL)
+                with r.when(is_other), r.when(clock.gt(self.met[own])):
                     r.leave(FINDS)
             with r.when(theirs.ne(mine)):
                 with r.when(marks[MARK_LEVEL][cell].eq(UNMARKED)):
@@ -326,7 +341,7 @@ class _Text:
 
     def _load(self) -> None:
         r = self.r
-        with self._each() as (number, cell, own):
+        with r.when(self.are_written.ne(0) | self.has_changes), self._each() as (number, cell, own):
             lane = self.first_lanes[number]
             with r.when(self.is_stored[cell >> self.page_shift].ne(0)):
                 self._against(self.stores, cell, own, lane)

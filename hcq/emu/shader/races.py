@@ -9,11 +9,28 @@ Next     order.py, shared_races.py, global_races.py; ../amd/shader/race_steps.py
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hcq.emu.shader.global_races import GlobalRaces
 from hcq.emu.shader.order import Array, Order
 from hcq.emu.shader.shared_races import SharedRaces
+from hcq.emu.shader.volatile_races import VolatileRaces
+
+
+class Numbers(NamedTuple):
+    """Those of the threads of some blocks, thread by thread.
+
+    threads  in their blocks: the array that the rest was made of
+    warps, lanes   who a thread is among those that run together
+    live     whether it is one, and no padding; None: all are
+    """
+
+    threads: Array
+    warps: Array
+    lanes: Array
+    live: Array | None
 
 
 class Races:
@@ -33,7 +50,9 @@ class Races:
         blocks: int = 1,
     ) -> None:
         self.by_value = by_value
+        self.numbers: Numbers | None = None  # of whoever asked last
         self.order, self.shared, self.everywhere = order, shared, everywhere
+        self.of_volatile: VolatileRaces | None = None  # once there are some
         self.blocks, self.warps = blocks, order.warps // blocks  # of each block
 
     def apart(self, warps: Array) -> list[Array]:

@@ -3,8 +3,9 @@
 In       accesses of a launch's warps to the shared memory of their blocks, and the barriers that they meet at
 Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
 Changes  itself; no register, no memory
-Next     order.py (what comes before what), global_races.py, checks.py (what was found),
-         ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who tell)
+Next     native_shared_races.py (the same as machine code, for accesses that do not race), order.py (what comes before
+         what), global_races.py, checks.py (what was found), ../amd/shader/race_steps.py and
+         ../nv/shader/race_steps.py (who tell)
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
@@ -25,6 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.native_global_races import is_wanted
+from hcq.emu.shader.native_shared_races import NativeSharedRaces
 from hcq.emu.shader.order import BLOCK, Order
 from hcq.emu.shader.stored import Stored, at_once
 from hcq.events.kernel_faults import KernelFault, Site
@@ -100,6 +103,7 @@ class SharedRaces:
         self.record = np.zeros(cells, np.int32)  # the same, where it takes fences (order.py)
         self._sites: dict[_Access, int] = {}
         self._names: list[_Access] = []
+        self.native = NativeSharedRaces(self) if is_wanted() else None
 
     # ------------------------------------------------------------ what happens
 
@@ -123,6 +127,12 @@ class SharedRaces:
         stored     of a store, where equal values are no race
         """
         addresses = addresses.astype(np.int64)
+        atomic = is_atomic or kind == "atomic"
+        if self.native is not None and stored is None and not atomic and len(warps):
+            site = self._sites.get(_Access(place, kind), len(self._names))
+            if self.native.access(kind, warps, lanes, addresses, size_bytes, site):
+                self._site(place, kind)
+                return
         inside = addresses + size_bytes <= self.shared_bytes
         if not inside.all():
             warps, lanes, addresses = warps[inside], lanes[inside], addresses[inside]
@@ -138,7 +148,6 @@ class SharedRaces:
             cells = (first[:, None] + np.arange(count)).reshape(-1)
             warps, lanes, own = (np.repeat(one, count) for one in (warps, lanes, own))
         site = self._site(place, kind)
-        atomic = is_atomic or kind == "atomic"
         clocks = self.order.clock[warps]
         if atomic:
             self._operate(kind, cells, warps, own, level)

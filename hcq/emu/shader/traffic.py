@@ -242,8 +242,13 @@ class Tally:
         return self._remake(sample=self.held_blocks) if is_sample else None
 
     def learn(self, held: Tally) -> None:
-        """What these blocks have read until they were stopped says how much blocks share."""
+        """What these blocks have read until they were stopped says how much blocks share.
+
+        Those that have not asked for a sector each have not begun to read, and say nothing.
+        """
         found = held.record
+        if found.l2_bytes < found.blocks * found.sector_bytes:
+            return
         written = found.dram_write_bytes
         self.record.held_l2_bytes = max(0, found.l2_bytes - found.sector_bytes * found.store_sectors)
         self.record.held_beyond_l2_bytes = max(0, found.beyond_l2_bytes - written)

@@ -83,7 +83,9 @@ def estimate(
     rounds = max(-(-most // resident), most / resident)
     unit = {name: most * clocks / chip.clock_hz for name, clocks in load.unit.items()}
     alone = _alone(load, wait, bool(counted.barriers))
-    first = min(blocks, resident * chip.units) * rates.begin_clocks  # until the last of those that run at once begins
+    first = (
+        min(blocks, resident * chip.units) * rates.begin_clocks
+    )  # until the last of those that run at once begins
     waiting = (rounds * alone + first) / chip.clock_hz
     own = rounds * together(load.unit.values(), BOUND_TOGETHER) / chip.clock_hz if counted.barriers else 0.0
     seconds = _all(unit, load.chip, waiting, own, wait.outside / alone if alone else 0.0)

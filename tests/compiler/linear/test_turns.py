@@ -18,8 +18,11 @@ from tests.compiler.loops.test_loop_nest import attention, slope_of_keys
 if TYPE_CHECKING:
     from hcq.device import Device
 
-AT_ONCE = "split r1 4; vectorize r1.1; unroll r1; split r0 2; unroll r0.1; split r2 8; split r2.1 4; vectorize r2.2; unroll r2.1"
-IN_TURNS = AT_ONCE.replace("split r1 4; vectorize r1.1", "split r1 8; split r1.1 4; vectorize r1.2; unroll r1.1")
+ROWS_AND_KEYS = "split r0 2; unroll r0.1; split r2 8; split r2.1 4; vectorize r2.2; unroll r2.1"
+AT_ONCE = f"split r1 4; vectorize r1.1; unroll r1; {ROWS_AND_KEYS}"
+IN_TURNS = AT_ONCE.replace(
+    "split r1 4; vectorize r1.1", "split r1 8; split r1.1 4; vectorize r1.2; unroll r1.1"
+)
 
 
 @pytest.mark.parametrize("keys", [8, 13, 32])
@@ -32,7 +35,9 @@ def test_turns_change_nothing_of_the_result(device: Device, make: object, keys: 
 
 def test_a_loop_goes_through_the_parts_and_needs_fewer_accumulators() -> None:
     def program(text: str) -> list:  # type: ignore[type-arg]
-        return linearize(LoopNest(lower(attention(8, 32, 16), cpu_target())).apply(text), "attention").instructions
+        return linearize(
+            LoopNest(lower(attention(8, 32, 16), cpu_target())).apply(text), "attention"
+        ).instructions
 
     at_once, turns = program(AT_ONCE), program(IN_TURNS)
     assert any(it.op is Op.LOOP and it.arg.name == "turn" for it in turns)

@@ -200,8 +200,9 @@ documentation has them; it is no independent check of those any more. After a lo
 each from a micro-benchmark or a document: blocks begin one after the other; a block that waits at barriers is not
 hidden by itself; floats of 16 bits are widened by a sum (HADD2.F32), not by a conversion; of a sample, a block has its
 share of L1, and what all blocks read comes from DRAM once; a scan in one launch waits for its neighbours, two ways to
-L2 and back for each 32; reads alone are slower than writes on an MI300X. No ladder is held out from these any more. Kernels of three ladders were mended to
-be what was measured: blocks of those transposes are 32 x 32, `softmax-4070tis` loads 16 bytes at once, and v3 of
+L2 and back for each 32; reads alone are slower than writes on an MI300X. No ladder is held out from these any more.
+Kernels of three ladders were mended to be what was measured: blocks of those transposes are 32 x 32,
+`softmax-4070tis` loads 16 bytes at once, and v3 of
 `sgemm-4070tis` keeps its results in an array that a loop goes through. Later v5 of that ladder got the tiles, the
 checks of bounds and the single words that were measured, and the loops of `reduce-3050m` the size of the block as a
 variable, so that remainders are divisions. A row with a star is no independent check,
@@ -233,10 +234,10 @@ put together (`hcq/performance/model/time.py`):
   L2 (`resources.py`). On NVIDIA an access to global memory takes what its banks take, as in shared memory, or
   0.85 + 0.24 clocks for each line of 128 bytes; on AMD another rule holds (`l1_path.py`). What `cp.async`
   copies passes that path once, as it is stored to shared memory.
-- **What the whole chip works**: beginning one block after another, L2, the cache behind it, DRAM at the share of its rate that programs get,
-  atomics by how many of them change one line. On an MI200, L2 has 32 channels, each for every 32nd piece of 256
-  bytes. What blocks ask for meets in one of them only if a block does so in its whole time, and so do blocks
-  that run together.
+- **What the whole chip works**: the begin of one block after another, L2, the cache behind it, DRAM at the share of
+  its rate that programs get, atomics by how many of them change one line. On an MI200, L2 has 32 channels, each for
+  every 32nd piece of 256 bytes. What blocks ask for meets in one of them only if a block does so in its whole time,
+  and so do blocks that run together.
 - **What a warp waits**: chains of instructions of which each needs the one before, seen from the text of the
   kernel (PTX scheduled as ptxas does it; AMD's own waits). Loads wait for the level that answers the slowest of
   those that are waited for together (`waiting.py`). A unit hides this only as far as it has warps: Little's
@@ -275,14 +276,16 @@ text; their rates are those that others measured on a relative, or inferred, and
 - Clocks under load: rates of matrix units and of float32 on GA102 are those that libraries sustain; other
   clocks are the boost clock.
 - Warps that wait for each other at mbarriers of a pipeline are taken as if they came in time.
+- Of PTX, a warp's chain is cut at each `mma.sync`: a load that stands behind one is taken to be asked for after it,
+  which ptxas need not do. It costs kernels that read operands straight from memory, with a short `k`, up to a third.
 - The latency of an asynchronous bulk copy is taken to be hidden.
 """
 # (ladder, row) -> why the model is off
 ROWS_APART = (
     "AMD's profiler shows for this kernel an L1 that never hits, an L2 that hits 93 % and a request of 64 bytes for "
-    "each 11 clocks of a CU (rocprof-compute/4-StridedAccess of the same source). So does the model's now, but in step: "
-    "waves that go through rows of one channel keep most channels waiting, or the buffers that translate addresses do, "
-    "and neither is published"
+    "each 11 clocks of a CU (rocprof-compute/4-StridedAccess of the same source). The model's never hits either. "
+    "Waves that go through rows of one channel in step keep most channels waiting, or the buffers that translate "
+    "addresses do, and neither is published"
 )
 ONE_WAVE = (
     "one wave of a CU, whose 64 rows are a power of two apart: the time is that of a load of DRAM for each step, as if "
@@ -297,7 +300,8 @@ LINES_OF_ATOMICS = (
 )
 PARTS_OF_LINES = "a store of a part of a line is taken to keep a channel as long as one of all of it"
 TWENTY_MORE = (
-    "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no launch costs"
+    "rows of half the length were measured at more than half the time, by some 20 us in all cases, which no "
+    "launch costs"
 )
 # rows that a constant comes from
 GIVE_CONSTANTS = {
@@ -315,7 +319,7 @@ GIVE_CONSTANTS = {
 # ladder -> why its order is not the measured one
 WHY_ORDER = {
     "mma-a100-40": "v5 is measured slower than v4, which its author does not understand either, and v3 and v5 as slow "
-    "as each other; predicted are v3 to v6 within 4 %, for matrix units bound all of them",
+    "as each other; predicted are v3 to v6 within 4 %, for matrix units bound all of them"
 }
 WHY: dict[tuple[str, str], str] = {
     ("yax-mi210", "4 blocks of 64"): ONE_WAVE,
@@ -341,7 +345,10 @@ def page(found: Sequence[Row]) -> str:
 
 
 def _summary(found: Sequence[Row]) -> Iterator[str]:
-    yield "\n| | kernels | within 1.5 | beyond 3 | ladders with a rank correlation of at least 0.9 | digit by digit | ties of both |"
+    yield (
+        "\n| | kernels | within 1.5 | beyond 3 | ladders with a rank correlation of at least 0.9 | digit by digit "
+        "| ties of both |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for title, some in (("looked at", [False]), ("held out", [True]), ("all", [False, True])):
         mine = [row for row in found if row.case.is_held_out in some]
@@ -369,7 +376,11 @@ def _table(name: str, ladder: Sequence[Row]) -> Iterator[str]:
     ranked = order(ladder)
     chips = ", ".join(dict.fromkeys(datasheets.chip(row.case.chip).title for row in ladder))
     exact = order(ladder, 0.0)
-    orders = "" if ranked is None or exact is None else f"; rank correlation {ranked:.2f}, digit by digit {exact:.2f}"
+    orders = (
+        ""
+        if ranked is None or exact is None
+        else f"; rank correlation {ranked:.2f}, digit by digit {exact:.2f}"
+    )
     yield f"\n**{name}** on {chips}{orders}."
     sources = ", ".join(dict.fromkeys(row.case.source for row in ladder))
     notes = "; ".join(dict.fromkeys(row.case.note for row in ladder if row.case.note))

@@ -29,7 +29,7 @@ from hcq.emu.amd.shader.scalar_memory_ops import offset_of
 from hcq.emu.amd.shader.stored_values import stored_in
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.order import DEVICE, PLAIN
-from hcq.emu.shader.races import Races
+from hcq.emu.shader.races import Numbers, Races
 from hcq.emu.shader.stored import Stored
 
 LOADS, STORES = ("load", "read"), ("store", "write")
@@ -176,12 +176,39 @@ def _everywhere(
     level: int,
     stored: Stored | None = None,
 ) -> None:
+    if kind != "load" and races_of(b).everywhere is not None:
+        b.residents.stores[b.ids[wave]] = True
+    _of_warps(b, kind, b.residents.number_of[b.ids[wave]], lane, at, size, pc, level, stored)
+
+
+def _of_warps(
+    b: Batch,
+    kind: str,
+    warps: Array,
+    lane: Array,
+    at: Array,
+    size: int,
+    pc: int,
+    level: int,
+    stored: Stored | None,
+) -> None:
     races = races_of(b)
     if races.everywhere is not None:
-        warps = b.residents.number_of[b.ids[wave]]
-        if kind != "load":
-            b.residents.stores[b.ids[wave]] = True
         races.everywhere.access(races.order, kind, warps, lane, at, size, pc, level, stored)
+
+
+def _warps_and_lanes(b: Batch) -> tuple[Array, Array]:
+    """Of every active lane: its wave's number among those that run together, and its own in that."""
+    races, width = races_of(b), b.lanes.shape[1]
+    numbers = races.numbers
+    if numbers is None or numbers.threads is not b.ids:
+        warps = np.repeat(b.residents.number_of[b.ids].astype(np.int64), width)
+        lanes = np.tile(np.arange(width), len(b.ids))
+        numbers = races.numbers = Numbers(b.ids, warps, lanes, None)
+    if b.all_lanes:
+        return numbers.warps, numbers.lanes
+    mask = b.lanes.reshape(-1)
+    return numbers.warps[mask], numbers.lanes[mask]
 
 
 def _load_to_lds(ctx: Context) -> Step | None:
@@ -212,7 +239,6 @@ def _vector(ctx: Context, access: Access) -> Step:
 
     def look(b: Batch) -> None:
         at = active(b, address(b))
-        wave, lane = indices(b)
         stored = None
         if (
             save is not None
@@ -221,14 +247,17 @@ def _vector(ctx: Context, access: Access) -> Step:
         ):
             stored = stored_in(b, save, at, b.residents.memory)
         if is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE:
-            high = at >> np.uint64(32)
+            (wave, lane), high = indices(b), at >> np.uint64(32)
             inside = high == SHARED_APERTURE
             if inside.any():
                 low = at[inside] & np.uint64(0xFFFFFFFF)
                 _in_lds(b, kind, wave[inside], lane[inside], low, size, pc)
             rest = ~inside & (high != PRIVATE_APERTURE)
-            at, wave, lane = at[rest], wave[rest], lane[rest]
-        _everywhere(b, kind, wave, lane, at, size, pc, level, stored)
+            _everywhere(b, kind, wave[rest], lane[rest], at[rest], size, pc, level, stored)
+        else:
+            if kind != "load" and races_of(b).everywhere is not None:
+                b.residents.stores[b.ids[b.lanes.any(axis=1)]] = True
+            _of_warps(b, kind, *_warps_and_lanes(b), at, size, pc, level, stored)
 
     return look
 

@@ -107,6 +107,8 @@ class Compiled:
         self.memories = [one.name for one in kernel.parameters if one.kind.space]
         self.shared = {name: size for name, (_, size) in kernel.shared.items()}
         self._code = code
+        # what an atomic operation finds shows who came before
+        self.asks_in_order = "@atomic." in code.text
         self._assembled = assemble.Assembled(code.text)
 
     def fits(self, block: Size, bound: Sequence[Any]) -> bool:
@@ -122,7 +124,7 @@ class Compiled:
         Raises  KernelFault, Stopped
         """
         groups = prod(grid)
-        most = threads.count() if steps * prod(self.block) * groups > ALONE else 1
+        most = threads.count() if not self.asks_in_order and steps * prod(self.block) * groups > ALONE else 1
         pieces = min(groups, most * PIECES) if most > 1 else 1
         turns = _Turns(grid, pieces)
         jobs = [_Job(self._assembled, self._code, turns, bound, stop) for _ in range(min(most, pieces))]

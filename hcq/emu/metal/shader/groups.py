@@ -90,18 +90,22 @@ class _Groups(Statements):
     def code(self) -> Code:
         """The text."""
         self.results: list[tuple[Variable, Any]] = []
+        self.loops: list[tuple[Variable | None, Variable | None]] = []
         self.passed: list[str] = []
         self.place_memories()
         scope: dict[str, Made] = {}
         for one in self.kernel.parameters:
             if not one.kind.space:
                 scope[one.name] = Given(one.attribute, one.kind)
-            elif one.kind.space == "constant":
+            elif one.kind.space == "constant" and one.kind.is_reference:
                 scope[one.name] = self.reference(one.name, one.kind.element)
             else:
-                scope[one.name] = Pointer(one.name, one.kind.element, None, one.is_const)
+                scope[one.name] = Pointer(
+                    one.name, one.kind.element, None, one.is_const, is_variable=one.kind.is_reference
+                )
         for name, (kind, _) in self.kernel.shared.items():
-            scope[name] = Pointer(name, kind)
+            sizes = self.kernel.shapes[name]
+            scope[name] = Pointer(name, kind, sizes=sizes[1:], is_variable=not sizes)
         self.scopes = [scope]
         self.label("group.body")
         for axis, text in (
@@ -234,6 +238,7 @@ class _Groups(Statements):
                 ("base", shared.at),
                 ("writers", shared.writers_at),
                 ("readers", shared.readers_at),
+                ("changers", shared.changers_at),
             ):
                 lines.append(f"%{stem}.{name} = getelementptr i8, ptr %nowhere, i64 {at}")
         return lines

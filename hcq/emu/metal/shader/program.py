@@ -216,6 +216,8 @@ class Program:
                 if races is not None:
                     machine.races = races
                     races.begin(machine)
+                if "M.simdgroup_barrier(" in self.text:
+                    machine.keep_phases()
                 machine.shared = [
                     SharedMemory(name, size, count) for name, (_, size) in self.kernel.shared.items()
                 ]

@@ -498,7 +498,7 @@ class Machine:
             return
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
-            block_met(self.batch, barrier.here & freed)
+            block_met(self.batch, barrier.here & freed, expected)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed

@@ -328,4 +328,5 @@ class Native:
 
     def _place(self, path: Path, code: int, point: Point, facts: Facts) -> None:
         path.pc, path.step = point.block, point.step
-        path.is_left = code >= len(facts.entries) and point in facts.troubles
+        is_trouble = code >= len(facts.entries) and point in facts.troubles
+        path.is_left = is_trouble and code - EXIT not in facts.gathers

@@ -69,8 +69,9 @@ def look_ahead(program: Program, launch: Launch, blocks: int, at_once: int) -> i
     known = key in entry.native
     expected = 0.0 if known else _expected_ns(entry, width * min(at_once, blocks), -(-blocks // at_once))
     _, found = code_of(entry, key, expected, is_eager())
-    if found is None or found.facts.why_not or launch.shared_bytes:
-        return at_once
+    facts = None if found is None else found.facts
+    if facts is None or facts.why_not or facts.gathers or launch.shared_bytes:
+        return at_once  # where floats are summed, it is in the order of the interpreter's batches
     return max(at_once, LANES // width)
 
 

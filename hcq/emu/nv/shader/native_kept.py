@@ -68,6 +68,7 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
         known["spreads"],
         known["libraries"],
         known["has_copies"],
+        known["gathers"],
     )
     return Compiled(decoded, facts, code)
 

@@ -30,7 +30,9 @@ ENTRY = np.dtype(
         ("data", np.uint64, (2, WARP)),
     ]
 )
-QUEUE = np.dtype([("head", np.int64), ("tail", np.int64), ("unused", np.uint64, 6), ("entries", ENTRY, ENTRIES)])
+QUEUE = np.dtype(
+    [("head", np.int64), ("tail", np.int64), ("unused", np.uint64, 6), ("entries", ENTRY, ENTRIES)]
+)
 QUEUE_BYTES, ENTRY_BYTES = QUEUE.itemsize, ENTRY.itemsize
 FIRST = 64  # bytes before the entries
 GROUP, GOAL, DATA = (ENTRY.fields[name][1] for name in ("group", "goal", "data"))  # type: ignore[index]
@@ -65,14 +67,15 @@ def give(queues: Any, batch: Batch) -> None:
             memory = batch.shared[: len(batch.shared) // size * size].reshape(-1, size)
             octets = np.ascontiguousarray(data).view(np.uint8).reshape(-1, size)
             lanes = warps[row] * WARP + lane
-            batch.thread_copies.add(
-                Issued(lanes, entries["group"][row, lane], memory, goal // size, octets)
-            )
+            batch.thread_copies.add(Issued(lanes, entries["group"][row, lane], memory, goal // size, octets))
     forget(queues)
 
 
 def take(queues: Any, batch: Batch) -> int | None:
-    """What the interpreter has under way goes into the queues. Returns how many entries; None where there is no room."""
+    """What the interpreter has under way goes into the queues.
+
+    Returns how many entries; None where there is no room, and nothing is changed
+    """
     issued = batch.thread_copies.take_all()
     count, total = np.zeros(len(queues), np.int64), 0
     for one in issued:

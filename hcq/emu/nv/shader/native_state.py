@@ -39,6 +39,7 @@ class Facts(NamedTuple):
     spreads     nobody can see the order of its blocks
     libraries   names of modules that it needs
     has_copies  by threads
+    gathers     numbers of ways out behind which all threads of a path go on at once, as compiled code
     """
 
     entries: dict[Point, int]
@@ -54,6 +55,7 @@ class Facts(NamedTuple):
     spreads: bool
     libraries: list[str]
     has_copies: bool
+    gathers: list[int]
 
 
 class Compiled:
@@ -175,7 +177,9 @@ class Tables:
         self.lives = _aligned(warps * WARP // 8, np.uint8)
         self._queues: Any = None
         self._live: Any = None  # what `lives` says
-        self.addresses = Addresses(*(one.ctypes.data for one in (self.pcs, self.starts, self.locals, self.lives)))
+        self.addresses = Addresses(
+            *(one.ctypes.data for one in (self.pcs, self.starts, self.locals, self.lives))
+        )
 
     @classmethod
     def of(cls, warps: int) -> Tables:
@@ -191,7 +195,9 @@ class Tables:
     def queues(self) -> Any:
         """Of copies by threads, of each warp; their memory is taken where something is written."""
         if self._queues is None:
-            self._queues = _aligned(self.warps * native_queues.QUEUE_BYTES, np.uint8).view(native_queues.QUEUE)
+            self._queues = _aligned(self.warps * native_queues.QUEUE_BYTES, np.uint8).view(
+                native_queues.QUEUE
+            )
         return self._queues
 
     def say_live(self, live: Any) -> None:

@@ -80,6 +80,9 @@ class Text:
     helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
     libraries: list[str] = field(default_factory=list)  # modules that it needs
     has_arrivals: bool = False  # at barriers, of threads that do not wait
+    gathers: list[int] = field(
+        default_factory=list
+    )  # ways out behind which all threads of a path go on at once
 
     def facts(self) -> Facts:
         """What is kept besides the code."""
@@ -98,6 +101,7 @@ class Text:
             self.spreads,
             self.libraries,
             layout.has_copies,
+            self.gathers,
         )
 
 
@@ -122,8 +126,7 @@ class Translator:
         self.products: set[int] = set()  # blocks that begin with the product of a warpgroup
 
     def _idle(self) -> set[int]:
-        """Blocks without steps behind those that wait for mbarriers: a round in which nothing is done is all interpreted,
-        so that the interpreter counts it."""
+        """Blocks without steps behind waits for mbarriers: the interpreter runs, and counts, rounds without any."""
         blocks = self.decoded.blocks
         rest = [number for block in blocks if block.waits for number in block.next]
         found: set[int] = set()
@@ -155,6 +158,7 @@ class Translator:
         self.meets.clear()
         text.exits.clear()
         text.troubles.clear()
+        text.gathers.clear()
         lines: list[str] = []
         # the first block says which registers are one number for all
         for point in sorted(points):
@@ -168,7 +172,8 @@ class Translator:
         self.can = [self._traced(block) for block in self.decoded.blocks]
         found = True
         for block, source, can in zip(self.decoded.blocks, self.sources, self.can):
-            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(can))
+            made = [True, *can[1:]] if source.number in self.products else can
+            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(made))
             if source.end is not None and source.end.opcode == opcode:
                 found &= self._end_is_compiled(block) or opcode in ("ret", "exit")
         return found
@@ -241,7 +246,13 @@ class Translator:
             elif is_end and begin < step:
                 found.append(Point(number, begin))
             begin = step + 1
+        found += [Point(number, step) for step, one in enumerate(can) if one and self._gathers(number, step)]
         return sorted(set(found))
+
+    def _gathers(self, number: int, step: int) -> bool:
+        """Whether all threads of a path stop before a step, and go on together."""
+        body = self.sources[number].body
+        return step < len(body) and native_atomics.gathers(body[step])
 
     def _end_is_compiled(self, block: DecodedBlock) -> bool:
         source = block.source
@@ -294,7 +305,9 @@ class Translator:
             step += 1
         self.here = here = Point(point.block, step)
         self.registers.flush(self.live[here])
-        if step < len(can) or not self._end_is_compiled(block):
+        if step < len(can) and can[step] and self._gathers(point.block, step):
+            w.lines.append(f"br label %{self._leave(here, gathers=True)}")
+        elif step < len(can) or not self._end_is_compiled(block):
             w.lines.append(f"br label %{self._leave(here)}")
         else:
             self._end(block, number)
@@ -393,23 +406,31 @@ class Translator:
         """The number of a block: where its threads are, or a way out."""
         point = Point(block, 0)
         number = self.text.entries.get(point)
+        if number is not None and self._gathers(block, 0):
+            return EXIT + self._exit(point, gathers=True)
         return EXIT + self._exit(point) if number is None else number
 
     def _goto(self, block: int, number: int) -> str:
         """A label that takes all threads that run to a block."""
         target = self.text.entries.get(Point(block, 0))
-        if target is None:
-            return self._leave(Point(block, 0))
+        if target is None or self._gathers(block, 0):
+            return self._leave(Point(block, 0), gathers=target is not None)
         return f"back{target}" if target <= number else f"go{target}"
 
-    def _exit(self, point: Point) -> int:
-        if point not in self.text.exits:
-            self.text.exits.append(point)
-        return self.text.exits.index(point)
+    def _exit(self, point: Point, gathers: bool = False) -> int:
+        """The number of a way out; one behind which all go on together is another than one to the interpreter."""
+        exits, gathering = self.text.exits, self.text.gathers
+        for number, one in enumerate(exits):
+            if one == point and (number in gathering) == gathers:
+                return number
+        exits.append(point)
+        if gathers:
+            gathering.append(len(exits) - 1)
+        return len(exits) - 1
 
-    def _leave(self, point: Point) -> str:
+    def _leave(self, point: Point, gathers: bool = False) -> str:
         """A label where threads leave before a step."""
-        number = self._exit(point)
+        number = self._exit(point, gathers)
         self.leaves[number] = f"out{number}"
         return self.leaves[number]
 

@@ -36,12 +36,11 @@ def widened(kind: str, name: str, source: str, width: int) -> list[str]:
     bits, doubles = INPUT_BITS[kind], f"<{width} x double>"
     row, words, floats = (f"<{width} x {one}>" for one in (f"i{bits}", "i32", "float"))
     if kind in MINIFLOATS:
-        on, zero = f"<{width} x i1> splat (i1 true)", f"{doubles} zeroinitializer"
+        given = f"<{width} x ptr> {name}p, i32 8, <{width} x i1> splat (i1 true), {doubles} zeroinitializer"
         return [
             f"{name}n = zext {row} {source} to <{width} x i64>",
             f"{name}p = getelementptr double, ptr @numbers_{kind}, <{width} x i64> {name}n",
-            f"{name} = call {doubles} @llvm.masked.gather.v{width}f64.v{width}p0(<{width} x ptr> {name}p, i32 8, "
-            f"{on}, {zero})",
+            f"{name} = call {doubles} @llvm.masked.gather.v{width}f64.v{width}p0({given})",
         ]
     if kind in ("s8", "u8"):
         verb = "sitofp" if kind == "s8" else "uitofp"
@@ -70,8 +69,9 @@ def needed(kind: str, width: int) -> list[str]:
         return []
     doubles = f"<{width} x double>"
     numbers = ", ".join(f"double {hexadecimal(one)}" for one in MINIFLOATS[kind].values.astype(np.float64))
+    kinds = f"<{width} x ptr>, i32, <{width} x i1>, {doubles}"
     return [
-        f"declare {doubles} @llvm.masked.gather.v{width}f64.v{width}p0(<{width} x ptr>, i32, <{width} x i1>, {doubles})",
+        f"declare {doubles} @llvm.masked.gather.v{width}f64.v{width}p0({kinds})",
         f"@numbers_{kind} = internal constant [256 x double] [{numbers}]",
     ]
 
@@ -166,10 +166,7 @@ def _all(names: list[str]) -> list[str]:
     return lines
 
 
-DEPTH_FIRST = [
-    "  %step = select i1 %plain, i64 %leading, i64 16",
-    "  %pitch = add i64 %span, 0",
-]
+DEPTH_FIRST = ["  %step = select i1 %plain, i64 %leading, i64 16", "  %pitch = add i64 %span, 0"]
 
 
 def _rows(kind: str) -> str:
@@ -323,8 +320,9 @@ def _tile(result: str, depth: int, way: str) -> str:
                 f"  %al{name} = load double, ptr %ap{name}, align 8",
                 f"  %ai{name} = insertelement {DOUBLES} poison, double %al{name}, i64 0",
                 f"  %a{name} = shufflevector {DOUBLES} %ai{name}, {DOUBLES} poison, <{EIGHT} x i32> zeroinitializer",
-                f"  %s{name} = call {DOUBLES} @llvm.fma.v8f64({DOUBLES} %a{name}, {DOUBLES} %b{k}, {DOUBLES} {sums[row]})",
             ]
+            given = ", ".join(f"{DOUBLES} {one}" for one in (f"%a{name}", f"%b{k}", sums[row]))
+            lines.append(f"  %s{name} = call {DOUBLES} @llvm.fma.v8f64({given})")
             sums[row] = f"%s{name}"
     one = "half" if result == "f16" else "i32" if result.startswith("s32") else "float"
     lines += _before(one)
@@ -418,7 +416,11 @@ def _packed(one: str, rows: list[str]) -> list[str]:
     """Lines that store rows of D in the registers that have them."""
     width, stage, lines = EIGHT, 0, []
     while len(rows) > 1:
-        order, joined, kind = ", ".join(f"i32 {number}" for number in range(2 * width)), [], f"<{width} x {one}>"
+        order, joined, kind = (
+            ", ".join(f"i32 {number}" for number in range(2 * width)),
+            [],
+            f"<{width} x {one}>",
+        )
         for number in range(0, len(rows), 2):
             lines.append(
                 f"  %w{stage}_{number} = shufflevector {kind} {rows[number]}, {kind} {rows[number + 1]}, "

@@ -145,6 +145,8 @@ def product(code: Code, layout: Layout, name: str) -> Product:
     """The function of an instruction. Raises NotTraced, PtxError."""
     if not (code.take("mma_async") and code.flag("sync") and code.flag("aligned")):
         raise NotTraced("no product")
+    if "sp" in code.rest or "b1" in code.rest:
+        raise NotTraced("products of sparse matrices and of bits are the interpreter's")
     form, places = form_of(code), _Places(layout)
     packed = 2 if form.result == "f16" else 1
     targets = code.parts(code.operands[0], form.columns // (2 * packed))
@@ -178,7 +180,9 @@ def product(code: Code, layout: Layout, name: str) -> Product:
     tile = f"@wg_tile_{result}_{form.depth}_{way}"
     before = "bthere" if form.in_registers else "athere"
     lines += ["  br label %tiles", "tiles:", f"  %t = phi i64 [0, %{before}], [%tn, %tiles]"]
-    return Product(name, "\n".join([*lines, *_tiles(name, kind, tile, order, form.columns, packed, form.sign)]))
+    return Product(
+        name, "\n".join([*lines, *_tiles(name, kind, tile, order, form.columns, packed, form.sign)])
+    )
 
 
 def _tiles(

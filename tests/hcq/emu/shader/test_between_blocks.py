@@ -13,8 +13,8 @@ from hcq.emu.shader.between_blocks import LEAST_BLOCKS, Awaited, CommonReads
 from hcq.emu.shader.traffic import Tally
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters
-from hcq.performance.model.resources import load_of
 from hcq.performance.model.chips import rates_of
+from hcq.performance.model.resources import load_of
 
 READS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=80)
 
@@ -39,7 +39,11 @@ def test_a_sample_of_few_blocks_says_nothing_of_all() -> None:
 
 def test_a_table_that_all_blocks_read_comes_from_dram_once() -> None:
     sample = Counters(
-        blocks=4, grid_blocks=400, dram_read_bytes=4 * 1000 + 96, beyond_l2_bytes=4 * 1000 + 96, common_bytes=96
+        blocks=4,
+        grid_blocks=400,
+        dram_read_bytes=4 * 1000 + 96,
+        beyond_l2_bytes=4 * 1000 + 96,
+        common_bytes=96,
     )
     whole = sample.whole()
     assert whole.dram_read_bytes == whole.beyond_l2_bytes == 400 * 1000 + 96
@@ -100,3 +104,18 @@ def test_a_chain_of_blocks_takes_longer_the_longer_it_is_and_the_fewer_words_are
 
     assert seconds(awaited_blocks=2 * blocks) == pytest.approx(2 * seconds())
     assert seconds(awaited_window=2 * window) == pytest.approx(seconds() / 2)
+
+
+def test_blocks_that_were_stopped_before_they_read_say_nothing_of_what_blocks_share() -> None:
+    def sample() -> Tally:
+        made = Tally("gfx1100", 0, "k", (4096, 1, 1), (32, 1, 1), 32, 32, 0, 0, 4)
+        made.record.l2_bytes = 1 << 16
+        return made
+
+    for sectors, is_told in ((0.5, False), (2, True)):
+        tally = sample()
+        held = tally.held()
+        assert held is not None
+        held.record.l2_bytes = round(sectors * held.record.blocks * held.record.sector_bytes)
+        tally.learn(held)
+        assert bool(tally.record.held_l2_bytes) is is_told

@@ -91,8 +91,10 @@ def product(seed: int) -> Random:
         calm = bits & unsigned(mask)
         images.append(np.where(draw.random(len(bits)) < 0.99, calm, bits) if seed % 2 else calm)
     if in_registers:
-        images[0] = images[0][: THREADS * 16 // size] if images[0].nbytes >= THREADS * 16 else np.resize(
-            images[0], THREADS * 16 // size
+        images[0] = (
+            images[0][: THREADS * 16 // size]
+            if images[0].nbytes >= THREADS * 16
+            else np.resize(images[0], THREADS * 16 // size)
         )
     words = columns // (4 if result == "f16" else 2)
     d = draw.integers(0, 1 << 32, (THREADS, words), np.uint64).astype(np.uint32)
