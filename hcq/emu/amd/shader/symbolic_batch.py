@@ -101,6 +101,7 @@ class Place(Symbol):
         w.set_register(self.row, w.wide(bits))
 
     def __setitem__(self, key: Any, x: Any) -> None:
+        key = self._with_lane(key)
         if isinstance(key, Symbol) and key.dtype == np.bool_:
             self.put(x, key)
         elif isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], Symbol) and self.half is None:
@@ -111,7 +112,17 @@ class Place(Symbol):
         else:
             raise NotTraced("a write to some lanes")
 
+    def _with_lane(self, key: Any) -> Any:
+        """One lane whose number is known now, as one that is not."""
+        if not (isinstance(key, tuple) and len(key) == 2) or isinstance(key[0], slice):
+            return key
+        first, second = key
+        if isinstance(second, Symbol) or np.size(second) != 1:
+            return key
+        return first, self.writer.as_symbol(second, U32)
+
     def __getitem__(self, key: Any) -> Any:
+        key = self._with_lane(key)
         if isinstance(key, tuple) and len(key) == 2:
             first, second = key
             if isinstance(second, Symbol) and not second.is_vector and self.half is None:
