@@ -47,6 +47,11 @@ def test_any_other_status_is_the_programs(
     assert ("shared-race" in done.stderr) == (what == "wrong")
 
 
+def test_workgroups_that_wait_for_each_other_come_after_each_other(arch: str, compiled: Compiled) -> None:
+    done = run(f"amd:{arch}", "--", compiled("cooperative.hip", arch, ("-g",)))
+    assert done.returncode == 0 and "race" not in done.stderr
+
+
 def test_what_a_file_ignores_is_counted_and_changes_no_status(
     arch: str, compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

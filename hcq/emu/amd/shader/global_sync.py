@@ -19,7 +19,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.checks import Checks
-from hcq.emu.shader.order import Order
+from hcq.emu.shader.order import DEVICE, Order
 from hcq.emu.shader.residency import Needs, look
 from hcq.events.kernel_faults import Site
 
@@ -94,6 +94,9 @@ def wait(ctx: Context) -> Callable[[Batch], list[Batch]]:
             for wave, barrier, is_free in zip(b.ids.tolist(), barriers, goes.tolist()):
                 if is_free:
                     order.leave(int(b.residents.number_of[wave]), barrier.gone)
+            # all have come, and the fence that a device library has is before it: what each has in its caches is from
+            # before its own fence, and nobody loads between that and the barrier
+            order.acquire(b.residents.number_of[b.ids[goes]], DEVICE)
         if goes.all():
             b.pc = inst.next_pc
             return [b]
