@@ -16,7 +16,8 @@ DECLARED := setup.py pyproject.toml
 TREE     := build/tree
 
 # what reads modules as files reads copies, laid out as they are installed: hcq, with ir, compiler, ... inside it
-COPY_TREE = rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/
+COPY_TREE = rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/ && \
+    $(BIN)/python tools/stubs.py $(TREE)/hcq
 
 # where PyTorch should come from, when not from the usual index: TORCH_FLAGS='--extra-index-url ...' (its CPU build is a
 # tenth of the size)

@@ -2,11 +2,13 @@
 
 In       the folders beside this file
 Out      packages hcq, hcq.ir, hcq.compiler, hcq.frontend, hcq.tools: no generic name lands in site-packages; of tools/
-         what SHIPPED names
+         what SHIPPED names; the stubs, which are made here
 Changes  an editable install makes .editable, in which there is a link to hcq alone
-Next     pyproject.toml (everything that is plain data: dependencies, programs, settings of the tools)
+Next     pyproject.toml (everything that is plain data: dependencies, programs, settings of the tools), tools/stubs.py
 """
 
+import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import setup
@@ -41,14 +43,21 @@ def data(known: dict[Path, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for top in ("hcq", *MAPPED):
         for path in sorted(filter(is_shipped, (ROOT / top).rglob("*"))):
-            if path.is_file() and path.suffix != ".py":
+            if path.is_file() and path.suffix not in (".py", ".pyi"):
                 home = next(parent for parent in path.parents if parent in known)
                 found.setdefault(known[home], []).append(path.relative_to(home).as_posix())
     return found
 
 
 class Build(build_py):
-    """What is installed: of tools/ the programs that users of a device run."""
+    """What is installed: of tools/ the programs that users of a device run, and stubs, for type checkers."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            subprocess.run(
+                [sys.executable, ROOT / "tools" / "stubs.py", Path(self.build_lib, "hcq")], check=True
+            )
 
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         modules: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)

@@ -60,7 +60,7 @@ class Target:
     cores: int = 1  # of a GPU: what its blocks are spread over
     wave_copy_bytes: int = 0  # of a GPU whose waves copy to shared memory by themselves: the most of a lane
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
-    features: str = ""  # LLVM's list, beside a named cpu
+    features: str = ""  # LLVM's list, beside a named cpu; of the host's own, what differs
     native: frozenset[Op] = CPU_NATIVE
     # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py; of a GPU, what `allowing` says
     flags: frozenset[str] = frozenset()
@@ -189,12 +189,7 @@ def cpu_target(arch: str = "", threads: int | None = None) -> Target:
     """The host's CPU. `threads` is how many will share a kernel; by default as many as this process may use."""
     arch = arch or platform.machine()
     flags = _flags()
-    if "avx512f" in flags and "avx512vl" in flags:
-        vector_bits, registers = 512, 32
-    elif "avx2" in flags:
-        vector_bits, registers = 256, 16
-    else:
-        vector_bits, registers = 128, 32 if arch == "aarch64" else 16
+    vector_bits, registers = _vectors(arch, flags)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     described = "\n".join([arch, _model(), *sorted(flags), str(threads)])
@@ -205,6 +200,39 @@ def cpu_target(arch: str = "", threads: int | None = None) -> Target:
     has_half = arch != "x86_64" or "f16c" in flags
     casts = NARROW_CASTS if has_half else NARROW_CASTS - {dtypes.float16}
     return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2, flags=flags, casts=casts)
+
+
+def _vectors(arch: str, flags: Collection[str]) -> tuple[int, int]:
+    """How wide registers of vectors are, and how many there are."""
+    if "avx512f" in flags and "avx512vl" in flags:
+        return 512, 32
+    if "avx2" in flags:
+        return 256, 16
+    return 128, 32 if arch == "aarch64" else 16
+
+
+# what AVX2 machines lack: how it begins in /proc/cpuinfo, and for LLVM, with which goes all that needs one of these
+ABOVE_V3 = ("avx512", "amx", "avx_vnni")
+WITHOUT = "-avx512f,-amx-tile,-avxvnni"
+
+
+def limited(target: Target, level: str) -> Target:
+    """The same CPU as one of x86-64-v3 (AVX2), to see what a lesser one would do; with "" the target itself.
+
+    Kernels of the two do not mix in the caches. A CPU that has nothing above the level is the target itself, too.
+    """
+    flags = frozenset(flag for flag in target.flags if not flag.startswith(ABOVE_V3))
+    if not level or target.name != "cpu" or flags == target.flags:
+        return target
+    bits, registers = _vectors(target.arch, flags)
+    return replace(
+        target,
+        key=f"{target.key}/{level}",
+        flags=flags,
+        features=WITHOUT,
+        vector_bits=bits,
+        vector_registers=registers,
+    )
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -39,10 +39,11 @@ FORMER = {
     "nn.functional_indices": "hcq.frontend.nn.functional_pools",
     "nn.functional_lp": "hcq.frontend.nn.functional_pools",
     "nn.optim": "hcq.frontend.optim",
+    "nn.optim.line_search": "hcq.frontend.optim.lbfgs",
     **{
         f"nn.optim.{file}": f"hcq.frontend.optim.{file}"
         for file in (
-            "adam counts groups lbfgs line_search lr_scheduler optimizer saved scaled schedule_chains "
+            "adam counts groups lbfgs lr_scheduler optimizer saved scaled schedule_chains "
             "schedule_curves schedule_cycles schedules sgd swa_utils"
         ).split()
     },

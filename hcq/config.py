@@ -22,6 +22,7 @@ DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEB
 
 AMD_QUEUES = ("pm4", "aql")
 NV_RENDERERS = ("ptx", "cuda")
+CPU_LEVELS = ("x86-64-v3",)
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
 SANITIZE_WORDS = ("memory", "race", "unequal", "init", "wait", "sync")  # unequal: race, but for equal values
 REPORT_WORDS = ("signal", "off", "nowaves")
@@ -61,6 +62,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_COMPILERS": "processes that compile kernels at a time, when there are many (default: the cores we may use)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
     "HCQ_CPUS": "CPU devices (CPU:0, CPU:1, ...) that share HCQ_THREADS, each with as many of them (default 1)",
+    "HCQ_CPU_LEVEL": "x86-64-v3: kernels of the CPU use AVX2 and nothing above it (default: all that it has)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
     "HCQ_VISIBLE": "GPUs to use, comma separated, as AMD:1 or as numbers of every kind: the first is then number 0;"
@@ -102,6 +104,7 @@ class Config:
     threads: int = 1
     compilers: int = 1
     visible: tuple[tuple[str, int], ...] | None = None  # kind ("" for each kind of GPU) and number, in order
+    cpu_level: str = ""
     amd_queue: str = ""
     nv_renderer: str = "ptx"
 
@@ -157,6 +160,7 @@ class Config:
                 1, _number(environ, "HCQ_THREADS", cores(), 1, 1024) // _number(environ, "HCQ_CPUS", 1, 1, 64)
             ),
             compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
+            cpu_level=_word(environ, "HCQ_CPU_LEVEL", CPU_LEVELS),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
             visible=tuple(_visible(word) for word in _words(environ, "HCQ_VISIBLE"))

@@ -194,6 +194,10 @@ class Packet:
     _places: ClassVar[tuple[tuple[str, int, int, int, dict[int, IntEnum]], ...]] = ()
     tail: ClassVar[str | None] = None
 
+    _packed = -1  # the bits of the fields, where they are known
+    # of this class: its defaults, and their bits
+    _blank: ClassVar[tuple[type | None, dict[str, int], int]] = None, {}, 0
+
     values: dict[str, int]
     tail_words: tuple[int, ...]
     unclaimed: dict[int, int]  # word index -> bits that no field claims
@@ -234,21 +238,31 @@ class Packet:
                 raise UsageError(
                     f"{type(self).__name__} has no field {name!r}. Its fields: {', '.join(self.fields)}."
                 )
-        self.values = {name: values.get(name, field.default) for name, field in self.fields.items()}
-        for name, field in self.fields.items():
-            field.encode(self.values[name])
+        if type(self)._blank[0] is not type(self):
+            type(self)._blank = type(self)._made_blank()
+        _, known, packed = self._blank
+        self.values = {**known, **values}
+        for name, value in values.items():
+            field = self.fields[name]
+            packed = packed & ~field.mask | field.encode(value)
+        self._packed = packed
         for word in tail:
             if not 0 <= word < 2**32:
                 raise UsageError(f"{type(self).__name__}.{self.tail}: {word:#x} is not a 32-bit word.")
         self.tail_words = tuple(tail)
         self.unclaimed = {}
 
+    @classmethod
+    def _made_blank(cls) -> tuple[type, dict[str, int], int]:
+        known = {name: field.default for name, field in cls.fields.items()}
+        return cls, known, sum(field.encode(field.default) for field in cls.fields.values())
+
     @property
     def words(self) -> tuple[int, ...]:
         """All of its words, those behind the declared ones included."""
-        packed = 0
-        for name, field in self.fields.items():
-            packed |= field.encode(self.values[name])
+        packed = self._packed
+        if packed < 0:
+            packed = sum(field.encode(self.values[name]) for name, field in self.fields.items())
         for index, extra in self.unclaimed.items():
             packed |= extra << (32 * index)
         size = 4 * self.length_words

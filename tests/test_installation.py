@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hcq
+from hcq.tools import stubs
 
 ROOT = Path(__file__).parent.parent
 # of tools/, what looks at submissions and checks a GPU; benchmarks and the makers of pages stay in a checkout
@@ -103,6 +104,12 @@ def test_one_number_names_the_version_everywhere() -> None:
 
 def test_type_checkers_are_told_that_the_package_is_typed(installed: Path) -> None:
     assert (installed / "hcq" / "py.typed").is_file()
+
+
+def test_stubs_of_what_is_found_late_are_written_by_the_installation(installed: Path) -> None:
+    written = {path.relative_to(installed / "hcq").as_posix() for path in (installed / "hcq").rglob("*.pyi")}
+    assert written == stubs.stubs().keys()
+    assert "    def add_(self, other: Any" in (installed / "hcq/frontend/ops/in_place.pyi").read_text()
 
 
 def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> None:

@@ -1,8 +1,8 @@
 """Method stubs: for type checkers, what groups of methods have of each other, and methods that are made of others.
 
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
-Out      frontend/ops/factoring.pyi, frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; frontend/ops/declared.pyi,
-         what groups call in one another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
+Out      stubs of frontend/ops: the methods of `Factoring`, `InPlace` and `Synonyms`; `Declared`, what groups call in
+         one another; `Late`, a class of all groups that are imported late
 Next     stubs.py (whose part this is), frontend/ops/forwarded.py (how such methods are made)
 """
 
@@ -24,15 +24,15 @@ IMPORTS = (
 LONG = 120  # characters of a line, after which the linter is told to let it be
 
 
-def pages() -> dict[str, str]:
-    """File name -> text."""
+def stubs() -> dict[str, str]:
+    """Path in the package -> text."""
     from hcq.frontend.ops.factoring import Factoring
     from hcq.frontend.ops.in_place import InPlace
     from hcq.frontend.ops.synonyms import Synonyms
 
     found = {group.__module__.rpartition(".")[2]: _stub(group) for group in (Factoring, InPlace, Synonyms)}
     found |= {"declared": _declared(), "late_groups": _late_groups()}
-    return {f"../frontend/ops/{name}.pyi": text for name, text in found.items()}
+    return {f"frontend/ops/{name}.pyi": text for name, text in found.items()}
 
 
 def _stub(group: type) -> str:
@@ -65,7 +65,7 @@ def _stub(group: type) -> str:
     imports = "\n".join("".join(block) for block in blocks if block)
     source = group.__module__.rpartition(".")[2] + ".py"
     long = "# ruff: noqa: E501\n" if max(map(len, body.splitlines())) > LONG else ""
-    about = f'"""Written by `make docs` from {source}; change that, not this file."""'
+    about = f'"""Written by tools/stubs.py from {source}; change that, not this file."""'
     return f"{long}# fmt: off\n{about}\n\n{imports}\n{body}"
 
 
@@ -205,7 +205,7 @@ def _page(source: str, declared: str, places: set[Any], lines: list[str]) -> str
         blocks[_block_of(module)].append(f"from {module} import {', '.join(sorted(names))}\n")
     imports = "\n".join("".join(block) for block in blocks if block)
     body = "".join(f"    {line}\n" for line in lines)
-    about = f'"""Written by `make docs` from {source}; change that, not this file."""'
+    about = f'"""Written by tools/stubs.py from {source}; change that, not this file."""'
     return f"# ruff: noqa: E501\n# fmt: off\n{about}\n\n{imports}\nclass {declared}:\n{body}"
 
 

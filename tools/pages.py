@@ -3,8 +3,8 @@
 In       the generators of GENERATORS, which write whole pages, and of PARTS; the pages as they are now
 Out      docs/, only files whose text differs
 Changes  those files; pages in a generator's folder that it does not make are removed
-Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, stubs.py (whole pages), ptx_page.py,
-         amd_ways_page.py, refused_page.py, abi_page.py, upward_page.py (parts)
+Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py (whole pages), ptx_page.py, amd_ways_page.py,
+         refused_page.py, abi_page.py, upward_page.py (parts)
 
     python tools/pages.py            write the pages
     python tools/pages.py --check    write nothing; say which pages are old, and exit with 1
@@ -30,7 +30,6 @@ from hcq.tools import (
     ptx_page,
     refused_page,
     rule_pages,
-    stubs,
     upward_page,
 )
 
@@ -53,7 +52,6 @@ GENERATORS = (
     Generator(rule_pages.pages, "rules"),
     Generator(module_pages.pages),
     Generator(onnx_page.pages),
-    Generator(stubs.pages),
 )
 
 

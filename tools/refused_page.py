@@ -27,13 +27,11 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx1201": "gfx1200, gfx1201",
 }
 KINDS = {  # what instructions are for, by names
-    r"buffer_(load|store)_.*format_.*": "typed loads and stores: the descriptor says what numbers become",
-    r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*": "writes and atomics of scalar memory",
-    r"s_cbranch_(join|i_fork|g_fork)|s_subvector_loop_.*": "the stack of forks and joins, loops over halves of a wave",
-    r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts",
-    r"s_barrier_.*|s_get_barrier_state": "barriers that have a number or are in a register; -1, the workgroup's, runs",
-    r"s_alloc_vgpr": "another number of registers while the wave runs",
-    r"global_load_tr_.*": "transposing loads: AMD's documents do not say which lane gets what",
+    r"s_cbranch_(join|i_fork|g_fork)": "the stack of forks and joins, which no compiler makes",
+    r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts until a debugger comes",
+    r"s_barrier_.*|s_get_barrier_state": "barriers with numbers, which these GPUs lack; -1, the workgroup's, runs",
+    r"s_alloc_vgpr": "another number of registers while a wave runs that was started so; none is here",
+    r"global_load_tr_.*": "transposing loads of which no source says which lane gets what; `_b128` only in waves of 64",
     r"ds_gws_sema_.*|ds_ordered_count|global_atomic_ordered_.*": "semaphores and orders of all waves",
     r"ds_(add|sub)_gs_reg_rtn|ds_bvh_.*": "counters of graphics, ray tracing",
     r"ds_condxchg32.*|buffer_store_lds_dword": "what no compiler makes",

@@ -1,16 +1,25 @@
-"""Stubs: what type checkers see of names and methods that are found when they are asked for (`make docs`).
+"""Stubs: what type checkers see of names and methods that are found when they are asked for.
 
-In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions/__init__.py
-Out      hcq/__init__.pyi; in hcq/torch/ a file for each of PyTorch's modules; what method_stubs.py writes
-Next     pages.py (writes and checks them), method_stubs.py (the same for methods)
+In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions/__init__.py; the folder of a package hcq
+Out      stubs in it: of the package, in torch/ of each of PyTorch's modules, in frontend/ops/ those of method_stubs.py
+Changes  that folder
+Next     setup.py (an install writes them, so none is committed), method_stubs.py (the same for methods)
+
+    python tools/stubs.py build/tree/hcq
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+
+if __package__ in (None, ""):  # run as a file from a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.frontend import functions
 from hcq.frontend.tensor import Tensor
@@ -19,7 +28,7 @@ from hcq.frontend.torch.modules import MODULES
 from hcq.frontend.torch.rows import ROWS, Row
 from hcq.tools import method_stubs
 
-ABOUT = '"""Written by `make docs`: what type checkers see of {}."""\n\n'
+ABOUT = '"""Written by tools/stubs.py: what type checkers see of {}."""\n\n'
 PUBLIC = "tensor", "is_tensor", "real", "imag"  # functions of functions.py that are no methods
 HEAD = "# fmt: off\n"
 # modules whose names are few, private, or those of another: a type checker sees that they are there
@@ -27,9 +36,17 @@ UNTYPED = "_dynamo", "backends.", "nn.modules.", "utils.data.", "distributions.c
 LONG = 120  # characters of a line, after which the linter is told to let it be
 
 
-def pages(docs: Path) -> dict[str, str]:
-    """File name -> text."""
-    found = {"../hcq/__init__.pyi": _package(), "../hcq/torch/__init__.pyi": _names()}
+def write(package: Path) -> None:
+    """Write the stubs into the folder of a package hcq, installed or about to be."""
+    for name, text in stubs().items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def stubs() -> dict[str, str]:
+    """Path in the package -> text."""
+    found = {"__init__.pyi": _package(), "torch/__init__.pyi": _names()}
     typed = {name: real for name, real in MODULES.items() if not name.startswith(UNTYPED)}
     for name, real in typed.items():
         inside = [other.rpartition(".")[2] for other in typed if other.rpartition(".")[0] == name]
@@ -45,8 +62,8 @@ def pages(docs: Path) -> dict[str, str]:
         text += "".join(f"{other}: Any\n" for other in sorted(others))
         text += "".join(_row(word, row) for word, row in ROWS.get(name, {}).items())
         text = "from typing import Any\n" * ("Any" in text) + text
-        found[f"../hcq/torch/{path}.pyi"] = _unchecked(f"{HEAD}{ABOUT.format(f'hcq.torch.{name}')}{text}")
-    return found | method_stubs.pages()
+        found[f"torch/{path}.pyi"] = _unchecked(f"{HEAD}{ABOUT.format(f'hcq.torch.{name}')}{text}")
+    return found | method_stubs.stubs()
 
 
 def _unchecked(text: str) -> str:
@@ -64,10 +81,11 @@ def _row(name: str, row: Row) -> str:
 
 def _late(real: str) -> str:
     """The functions that a module finds when they are asked for, which `import *` does not see."""
-    module = import_module(real)
-    if not hasattr(module, "__getattr__"):
-        return ""
-    tree = ast.parse(inspect.getsource(module))
+    spec = find_spec(real)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    if not re.search(r"^(def )?__getattr__\b", source, re.MULTILINE):
+        return ""  # and is not imported: some need NumPy, which no build has
+    module, tree = import_module(real), ast.parse(source)
     seen = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     seen |= {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     lines = []
@@ -134,3 +152,7 @@ def _names() -> str:
 
 def _is_own(value: object, module: str) -> bool:
     return inspect.isfunction(value) and value.__module__ == module and value.__name__ in PUBLIC
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -98,8 +98,7 @@ def _machine(target: Target) -> Machine:
         llvm = binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        cpu = target.cpu or llvm.get_host_cpu_name()
-        features = target.features if target.cpu else llvm.get_host_cpu_features().flatten()
+        cpu, features = (target.cpu, target.features) if target.cpu else host_processor(target)
         if target.cpu and target.arch != platform.machine():  # a named processor of another architecture
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
@@ -111,6 +110,13 @@ def _machine(target: Target) -> Machine:
         )
         machine = _machines[key] = Machine(made)
     return machine
+
+
+def host_processor(target: Target) -> tuple[str, str]:
+    """LLVM's name of the host's processor and its features, less those that the target does without."""
+    llvm = binding()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), ",".join(filter(None, [features, target.features]))
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:

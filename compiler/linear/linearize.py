@@ -23,14 +23,14 @@ from hcq.compiler.linear import ways
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.counted_loops import CountedLoops
 from hcq.compiler.linear.memory import MOST_SHARED
-from hcq.compiler.linear.program import Program
+from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.linear.reductions import Reductions, by_ranges
 from hcq.compiler.linear.staged_loops import StagedLoops
-from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.loops.loop import Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.ir.node import Node, toposort
+from hcq.ir.op import ARITHMETIC, Op
 
 
 def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED, wave_copy_bytes: int = 0) -> Program:
@@ -117,3 +117,20 @@ def _reads(group: list[Node], others: list[list[Node]]) -> bool:
     """Whether a reduction is computed from one of others."""
     found = {node for other in others for node in other}
     return any(node in found for node in toposort([source for node in group for source in node.src]))
+
+
+# -- instructions whose value nobody reads are taken out of a program --------------------------------------------------
+
+
+_VALUES = ARITHMETIC | {Op.CONST, Op.LOAD, Op.BROADCAST, Op.VECTOR, Op.LANE}
+
+
+def drop_unused(program: Program) -> None:
+    """Keep what has an effect, and its sources."""
+    needed: set[Instruction | None] = set()
+    kept: list[Instruction] = []
+    for it in reversed(program.instructions):
+        if it.op not in _VALUES or it in needed:
+            kept.append(it)
+            needed.update(it.src)
+    program.instructions = kept[::-1]

@@ -2,7 +2,8 @@
 
 In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
 Out      their loops; in each step the inner reductions, then what becomes of them
-Next     reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
+Next     turns.py (sums in parts), reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER),
+         ../loops/nested.py (who chooses loops)
 
     for a tile of keys:
         scores = sum over the width of queries * keys          inner reduction, the keys in lanes
@@ -23,6 +24,7 @@ from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import OF_NUMBERS, Instruction
 from hcq.compiler.linear.reductions import Reductions, by_ranges, fold
 from hcq.compiler.linear.staged_loops import StagedLoops
+from hcq.compiler.linear.turns import Turn, Turns, Weight
 from hcq.compiler.loops.loop import Axis
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
@@ -46,6 +48,7 @@ class Nested(Lowering):
     ):
         super().__init__(context)
         self.staged, self.limits, self.reductions, self.chained = staged, limits, reductions, chained
+        self.turns = Turns(context)
 
     @property
     def _products(self) -> ChainedProducts:
@@ -78,6 +81,12 @@ class Nested(Lowering):
         links = {link.use.reduce: link for link in self.nest.chained if link.use.reduce in group}
         fragments = {node: self._products.fragments_for(link, depth) for node, link in links.items()}
         sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
+        walked = [n for n in rest if n not in links and self._has_lanes(self.ranges.masks[n])]
+        turned = {
+            node: turn
+            for node in walked
+            if lanes is not None and not digits and (turn := self.turns.of(node)) is not None
+        }
 
         def accumulator(node: Node, outer: Point) -> Instruction:
             key = node, self.ranges.place_in(node, outer)
@@ -114,15 +123,18 @@ class Nested(Lowering):
                     held = self._products.rescaled_fragments(link, held, node.src[0].src[1])
                 held = self._products.add_products(link, held)
                 now |= {mine: held[at] for at, mine in fragments[node].items()}
-            walked = [n for n in rest if n not in links and self._has_lanes(self.ranges.masks[n])]
             if lanes is not None and walked:
-                self._take_lanes(walked, lanes)
+                weights = self._weights(walked, lanes)
+                if turned:
+                    self.turns.keep(weights)
+                for turn in turned.values():
+                    self._take_turn(turn, weights, lanes, consumed)
+                if len(turned) < len(walked):
+                    self.turns.single(weights, lanes)
             for node in rest:
-                if node in links:
+                if node in links or node in turned:
                     continue
-                value, factor = node.src[0], None
-                if value.op is Op.RESCALE:
-                    value, factor = value.src
+                value, factor = rescaled(node)
                 outers = list(self.ranges.points(self.ranges.masks[node]))
                 for outer in outers:
                     mine = accumulator(node, outer)
@@ -160,6 +172,8 @@ class Nested(Lowering):
         self.values.forget_orders()
         for node, link in links.items():
             self._products.fragments.results_of(link.use, node, fragments[node])
+        for turn in turned.values():
+            self.turns.finish(turn)
         for (node, place), mine in sums.items():
             whole = mine
             if digits and node not in first:  # each thread has the part of its own steps
@@ -180,8 +194,28 @@ class Nested(Lowering):
     def _has_lanes(self, mask: int) -> bool:
         return any(axis.bit & mask and axis.loops[-1].kind == "vector" for axis in self.ranges.axes)
 
-    def _take_lanes(self, walked: list[Node], lanes: Axis) -> None:
-        """Compute by vectors what has no other lanes and needs an inner reduction, and take the vectors apart."""
+    def _take_turn(self, turn: Turn, weights: list[Weight], lanes: Axis, consumed: int) -> None:
+        """Add a step's terms to a sum, part by part: all keys to one part before the next one."""
+        node = turn.node
+        value, factor = rescaled(node)
+        outers = self.turns.open(turn)
+        self.turns.single(weights, lanes)
+        now = [self.turns.load(turn, outer) for outer in outers]
+        if factor is not None:
+            for i, outer in enumerate(outers):
+                scale = self.emitter.broadcast(self.values.value(factor, outer), now[i].dtype.lanes)
+                now[i] = self.emitter.place(Op.MUL, now[i].dtype, (now[i], scale))
+        for at in self.ranges.points(consumed, [lanes]):
+            for i, outer in enumerate(outers):
+                term = self.values.value(value, {**outer, **at})
+                term = self.emitter.broadcast(term, now[i].dtype.lanes)
+                now[i] = self.emitter.place(node.arg, now[i].dtype, (now[i], term))
+        for outer, after in zip(outers, now, strict=True):
+            self.turns.store(turn, outer, after)
+        self.turns.close(turn)
+
+    def _weights(self, walked: list[Node], lanes: Axis) -> list[Weight]:
+        """Compute by vectors what has no other lanes and needs an inner reduction; a lane is asked for alone."""
         others = sum(a.bit for a in self.ranges.axes if a is not lanes and a.loops[-1].kind == "vector")
         order = toposort([node.src[0] for node in walked])
         is_made: set[Node] = set()  # by a reduction that differs along the lanes
@@ -195,13 +229,17 @@ class Nested(Lowering):
         }
         above = [node for node in order if node not in alone and node.op is not Op.REDUCE]
         tops = {source for node in above for source in node.src if source in alone}
-        for node in sorted(tops, key=order.index):
-            for point in list(self.ranges.points(self.ranges.masks[node])):
-                vector = self.values.value(node, point)
-                start, width = point[lanes]
-                for lane in range(width):
-                    here = {**point, lanes: (start + lane, 1)}
-                    known = self.values.results if node.op is Op.REDUCE else self.emitter.scopes[-1].values
-                    known[node, self.ranges.place_in(node, here)] = self.emitter.lane(vector, lane)
+        weights = [
+            Weight(node, point, self.values.value(node, point))
+            for node in sorted(tops, key=order.index)
+            for point in list(self.ranges.points(self.ranges.masks[node]))
+        ]
         self.values.alone |= tops
         self.values.forget_orders()
+        return weights
+
+
+def rescaled(node: Node) -> tuple[Node, Node | None]:
+    """What a sum adds up, and by what the sum is multiplied before, where it follows a maximum."""
+    value = node.src[0]
+    return (value.src[0], value.src[1]) if value.op is Op.RESCALE else (value, None)

@@ -40,6 +40,7 @@ class Affine:
 
     def __init__(self) -> None:
         self._forms: dict[Node, Form] = {}
+        self._parts: dict[tuple[Node, ...], list[Form]] = {}
 
     def is_index(self, node: Node) -> bool:
         """Whether a node is index arithmetic."""
@@ -97,3 +98,17 @@ class Affine:
             constant = collect(((node, 1),), terms)
             form = self._forms[node] = Form(tuple(terms.items()), constant)
         return form
+
+    def parts(self, roots: tuple[Node, ...]) -> list[Form]:
+        """The forms of all sums in an address and its condition, each as large as it goes: of the whole, of what is
+        divided or compared."""
+        found = self._parts.get(roots)
+        if found is None:
+            sums: dict[Node, None] = {}
+            for node in toposort(roots):
+                for source in (node, *node.src) if node in roots else node.src:
+                    is_part = source is not node and self.is_inner(node, source)
+                    if self.is_index(source) and source.op is not Op.CONST and not is_part:
+                        sums[source] = None
+            found = self._parts[roots] = [self.of(source) for source in sums]
+        return found

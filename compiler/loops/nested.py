@@ -7,7 +7,8 @@ Next     heuristic.py (who asks first), ../linear/nested.py (who writes the loop
     out[row, column] = sum over key of f(sum over inner of a[row, inner] * b[key, inner]) * c[key, column]
 
 A tile of rows by a few vectors of keys is made first, with b packed so that its lanes are keys. Then the keys are taken
-one by one, and columns are in lanes: all of them, so that nothing is made twice.
+one by one, and columns are in lanes: all of them, so that nothing is made twice. Where the registers do not hold the
+sums of all columns, a part of them takes all keys before the next one does (../linear/turns.py).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from hcq.compiler.target import Target
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
-MOST_ROWS = 8
-MOST_KEYS = 2  # vectors of keys in a tile
+MOST_ROWS = 6
+MOST_KEYS = 4  # vectors of keys in a tile
 MOST_COLUMNS = 256  # of one step: beyond, the inner reduction is made again
 INNER_STEPS = 4  # of an inner reduction that are written out
 GROUP_FLOPS = 1 << 21  # fewer operations than this are not worth a group of their own
@@ -79,25 +80,22 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         f"a sum stands in the sum over {key.name}, as in attention: what it gives stays in registers, "
         f"for some rows at once, in {lanes} lanes"
     )
-    vectors = 1
-    if column is not None:
-        vectors = -(-min(column.size, MOST_COLUMNS) // lanes)
-        if column.size > MOST_COLUMNS:
-            nest.split(column.name, MOST_COLUMNS // lanes * lanes)
-        _into_lanes(nest, column, lanes)
+    if column is not None and column.size > MOST_COLUMNS:
+        nest.split(column.name, MOST_COLUMNS // lanes * lanes)
     rows = 1
     if row is not None:
-        sums = 0 if column is None else sum(bool(nest.masks[node] & column.bit) for node in nest.reduces)
-        # several sums share the weights of a row: to spill some costs less than to make them for fewer rows at a time
-        free = target.vector_registers - (6 if sums < 2 else 0)
-        most = min(MOST_ROWS, max(1, free // (vectors * max(1, sums))))
-        rows = _rows(row.size, most)
+        # of scores, as many sums as there are registers; those of columns take turns in them
+        rows = _rows(row.size, min(MOST_ROWS, max(1, (target.vector_registers - 4) // 2)))
+        while rows > 1 and column is not None and not _columns_at_once(column, lanes, rows, target):
+            rows = _rows(row.size, rows - 1)
         if rows > 1:
             if rows < row.size:
                 nest.split(row.name, rows)
             nest.unroll(row.loops[-1].name)
+    if column is not None:
+        _columns_into_lanes(nest, column, lanes, _columns_at_once(column, lanes, rows, target))
     if not key.is_ordered and not any(nest.masks[n] & key.bit for n in nest.stores):
-        at_once = max(1, (target.vector_registers - 6) // (rows * len(found.inner)))
+        at_once = max(1, (target.vector_registers - 3) // (rows * len(found.inner)))
         at_once = min(at_once, MOST_KEYS, max(1, key.size // lanes))
         if at_once * lanes < key.size:
             nest.split(key.name, at_once * lanes)
@@ -133,6 +131,26 @@ def _into_lanes(nest: LoopNest, axis: Axis, lanes: int) -> None:
         nest.unroll(loop.name)
     else:
         nest.vectorize(loop.name)
+
+
+def _columns_at_once(column: Axis, lanes: int, rows: int, target: Target) -> int:
+    """How many vectors of columns the registers hold for so many rows: all, a part that divides them, or 0."""
+    size = column.loops[-1].size
+    most = (target.vector_registers - 4) // rows
+    if size <= most * lanes:
+        return most
+    return next((some for some in range(most, 1, -1) if size % (some * lanes) == 0), 0)
+
+
+def _columns_into_lanes(nest: LoopNest, column: Axis, lanes: int, at_once: int) -> None:
+    """Columns in vectors, so many of which are summed up at a time."""
+    loop = column.loops[-1]
+    if 0 < at_once * lanes < loop.size:
+        nest.split(loop.name, at_once * lanes)
+        _into_lanes(nest, column, lanes)
+        nest.unroll(loop.name)
+    else:
+        _into_lanes(nest, column, lanes)
 
 
 def _rows(size: int, most: int) -> int:

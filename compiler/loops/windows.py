@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import Nest
-from hcq.ir.node import Node, toposort
-from hcq.ir.op import Op
+from hcq.ir.node import Node
 
 
 def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
@@ -58,21 +57,13 @@ class Windows(Nest):
     def _window_factor(self, load: Node, a: Axis, b: Axis) -> int:
         """How many times the coefficient of `b` that of `a` is, in every part of a load's address; 0 if they differ."""
         factor = 0
-        for node in toposort(load.src[1:]):
-            outermost = node in load.src[1:]
-            users = [node] if outermost else []
-            for source in [*users, *node.src]:
-                if not self.affine.is_index(source) or source.op is Op.CONST:
-                    continue
-                if source is not node and self.affine.is_inner(node, source):
-                    continue
-                form = self.affine.of(source)
-                of_a, of_b = form.coefficient(a.range), form.coefficient(b.range)
-                if not of_a and not of_b:
-                    continue
-                if not of_b or not of_a or of_a % of_b or factor not in (0, of_a // of_b):
-                    return 0
-                factor = of_a // of_b
+        for form in self.affine.parts(load.src[1:]):
+            of_a, of_b = form.coefficient(a.range), form.coefficient(b.range)
+            if not of_a and not of_b:
+                continue
+            if not of_b or not of_a or of_a % of_b or factor not in (0, of_a // of_b):
+                return 0
+            factor = of_a // of_b
         return factor
 
     def box_bytes(self, load: Node, opened: Sequence[Loop]) -> int:

@@ -248,6 +248,7 @@ DIALECT = Dialect(
     bulk=_bulk,
     shared_fence=lambda text: None,
     declared_shared=MOST_DECLARED,
+    in_order="llvm.amdgcn.sched.barrier",
     bare_barrier=("call void @llvm.amdgcn.s.barrier()", 'fence syncscope("wavefront") acquire'),
     barrier=(
         'fence syncscope("workgroup") release',

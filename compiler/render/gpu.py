@@ -2,7 +2,7 @@
 
 In       a Program, the dialect of a GPU family
 Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per block
-Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
+Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects), asked_ahead.py (order)
 
 On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
 in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers
@@ -19,6 +19,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import OF_NUMBERS, UNITS_READ, Instruction, Program
+from hcq.compiler.render.asked_ahead import AskedAhead, Mark, parted
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type, suffix
@@ -59,6 +60,7 @@ class Dialect:
     bulk: Callable[[Text, Instruction], None]  # one of BULK
     shared_fence: Callable[[Text], None]  # stores to shared memory are seen by matrix units that read it
     declared_shared: int  # bytes of shared memory that an object can declare
+    in_order: str  # what is called where LLVM is to move nothing across; "": it does so rightly by itself
     bare_barrier: tuple[str, ...]  # behind a wait that leaves some copies under way
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
@@ -85,6 +87,7 @@ class _KernelText(Text):
         self.metadata: list[str] = []
         self.batch = 0  # copies of every wave in the last batch
         self.has_waited = False  # the instruction before is a wait
+        self.put_off: list[str] = []  # lines that need what was loaded ahead
         self.first: Instruction | None = None  # the number of the wave's first thread
         self.guard: Instruction | None = None  # the condition for copies that stand here
         self.guarded = ""  # their block
@@ -93,12 +96,30 @@ class _KernelText(Text):
             self.first = Instruction(Op.SPECIAL, dtypes.index, (), "wave", 0)
             self.copy_facts, self.other_facts = self._scopes()
 
+    def _mark(self, mark: Mark) -> None:
+        if mark is Mark.REST:
+            self.lines += self.put_off
+            self.put_off = []
+            return
+        self._end_guard()
+        self.line(f"call void @{self.dialect.in_order}(i32 0)")
+        self.declare(f"declare void @{self.dialect.in_order}(i32)")
+
     def module(self) -> str:
         program, dialect = self.program, self.dialect
-        for it in program.instructions:
+        has_units = any(it.op is Op.MATRIX for it in program.instructions)
+        order = AskedAhead() if dialect.in_order and has_units else None
+        for it in program.instructions if order is None else order.all(program.instructions):
+            if isinstance(it, Mark):
+                self._mark(it)
+                continue
             if it.op is not Op.COPY_SHARED or it.src[5] is not self.guard:
                 self._end_guard()
+            begin = len(self.lines)
             self.instruction(it)
+            if order is not None and order.is_ahead(it):
+                self.lines[begin:], rest = parted(self.lines[begin:])
+                self.put_off += rest
         params = []
         for param, _ in program.params:
             facts = "noalias" if param.writable else "noalias readonly"

@@ -180,6 +180,7 @@ DIALECT = Dialect(
     bulk=nvptx_bulk.instruction,
     shared_fence=lambda text: nvptx_warpgroup.statement(text, warpgroup.SHARED_FENCE),
     declared_shared=MOST_DECLARED,
+    in_order="",
     bare_barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),

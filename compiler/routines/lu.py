@@ -76,6 +76,7 @@ def _column(
     (found,) = w.across(Op.MIN, w.where(best.value.equals(top), place.value, float(m)))
     found = w.where(found.equals(float(m)), w.as_float(j), found)  # all are NaN
     p = w.as_index(found, m - 1)
+    w.barrier()  # who looks for the pivot is another thread than who exchanges, and a shuffle orders no memory
     for c in w.columns(0, n, n):
         upper, lower = lu[j, c], lu[p, c]
         lu[j, c] = lower

@@ -200,6 +200,10 @@ def target(name: str) -> Target:
             from hcq.compiler.target import allowing
 
             found = allowing(found, device.config.inexact)
+        if device.config.cpu_level:
+            from hcq.compiler.target import limited
+
+            found = limited(found, device.config.cpu_level)
         _targets[name] = found
     return found
 

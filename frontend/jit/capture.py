@@ -128,9 +128,11 @@ class Capture(Recorder):
         key = (id(thing), name)
         if name == "grad" and value is None:
             self.set_grads.add(id(thing))
-        if key in self.state or (
-            isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched
-        ):
+        known = self.state.get(key)
+        is_known = key in self.state and (
+            known is None or known.ref() is thing
+        )  # the id of one that is gone is free
+        if is_known or (isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched):
             return
         if name == "grad":
             _, start = self.grads.get(id(thing), (None, None))
@@ -462,6 +464,8 @@ class Capture(Recorder):
                     seen.kept.append((places, self._number(key)))
         self._keep_slots()
         self.grads.clear()
+        # a module that the call made and dropped, as nn.CrossEntropyLoss()(y, labels) does, is nobody's to change
+        seen.state = [one for one in seen.state if one.name == "grad" or one.ref() is not None]
         # an index that nobody else holds is a literal: it cannot change
         seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > IN_A_TUPLE]
         return seen

@@ -9,8 +9,7 @@ Next     module.py (what a layer is), layers/, ../optim/ (how parameters move), 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hcq import lazy_module
 from hcq.frontend import FORMER as _FORMER
@@ -109,24 +108,13 @@ else:
     ]
 
 
-def __getattr__(name: str) -> Any:
-    """A class of LATE, or the modules nn.modules, nn.attention and nn.optim, imported when it is asked for."""
-    if name in ("modules", "attention", "optim"):
-        return import_module(f"hcq.frontend.nn.{name}")
-    file = next((file for file, names in LATE.items() if name in names.split()), None)
-    if file is None:
-        raise Unknown(sys.modules["hcq.frontend.nn"], name, "module 'hcq.nn' has no attribute or layer")
-    module = import_module(f"hcq.frontend.nn.{file}")
-    for each in LATE[file].split():
-        found = globals()[each] = getattr(module, each)
-        check_methods(found, "__init__")
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *" ".join(LATE.values()).split()})
-
-
+__getattr__, __dir__ = lazy_module.late_names(
+    __name__,
+    LATE,
+    ("modules", "attention", "optim"),
+    refuse=lambda name: Unknown(sys.modules[__name__], name, "module 'hcq.nn' has no attribute or layer"),
+    finish=lambda layer: check_methods(layer, "__init__"),
+)
 for _name, _place in _FORMER.items():
     if _name.startswith("nn."):
         lazy_module.stands_for("hcq.frontend", _name, _place)

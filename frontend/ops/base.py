@@ -8,7 +8,7 @@ Next     core/base.py (what a tensor is made of), declared.py (what groups call 
          folder (the groups), tensor.py (who joins)
 
 No group is a kind of another, and none imports another. A method that one group calls on `self` and another defines is
-known to type checkers from declared.pyi, which `make docs` writes: mypy compares the two.
+known to type checkers from a stub, which tools/method_stubs.py writes: mypy compares the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Declared: what a group of methods may call in another group.
 
 In       the groups of methods
-Out      `Declared`, the base of all of them; for type checkers it has what any group calls in another (declared.pyi)
+Out      `Declared`, the base of all of them; for type checkers it has what any group calls in another
 Next     base.py (Methods), tools/method_stubs.py (who reads the groups and writes the stub)
 """
 

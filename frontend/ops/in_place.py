@@ -3,8 +3,7 @@
 In       a tensor, and the arguments of the method without the underscore
 Out      `InPlace`: a method for each name of in_place_names.py
 Changes  the tensor that it is called on, and whatever views the same memory (core/views.py)
-Next     core/view_writes.py (how a write is seen), in_place.pyi (the arguments of each, for type
-         checkers: tools/pages.py)
+Next     core/view_writes.py (how a write is seen), tools/method_stubs.py (the arguments of each, for type checkers)
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from hcq.frontend.ops.base import Axes as Axes
     from hcq.frontend.ops.base import Self as Self
-    from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
+    from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them, by its stub
     from hcq.frontend.symbolic.variable import Bound as Bound
     from hcq.ir.dtype import DType as DType
     from hcq.ir.dtype import Scalar as Scalar

@@ -1,7 +1,7 @@
 """Late groups: all methods that are imported late, as one class for type checkers.
 
 In       the groups that table.py names
-Out      `Late` of late.py; type checkers see a class that has every group's methods (late_groups.pyi)
+Out      `Late` of late.py; type checkers see a class that has every group's methods
 Next     late.py (what a program runs), tools/method_stubs.py (who writes the stub)
 """
 

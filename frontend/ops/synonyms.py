@@ -2,7 +2,7 @@
 
 In       what the method takes
 Out      what it gives
-Next     other_names.py (the table), synonyms.pyi (the arguments of each, for type checkers)
+Next     other_names.py (the table)
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ Next     optimizer.py (what they share), lr_scheduler.py, grad/gradient.py (who 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.late import Unknown
 from hcq.frontend.optim.optimizer import Optimizer as Optimizer
 from hcq.frontend.optim.optimizer import Part as Part
+from hcq.lazy_module import late_names
 
 MODULES = ("lr_scheduler", "swa_utils")
 # a file -> its optimizers: it is imported when one is first asked for
@@ -37,22 +37,13 @@ else:
     __all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    """An optimizer, or one of MODULES, imported when it is asked for."""
-    if name in MODULES:
-        return import_module(f"hcq.frontend.optim.{name}")
-    file = next((file for file, names in LATE.items() if name in names.split()), None)
-    if file is None:
-        raise Unknown(sys.modules[__name__], name, "module 'hcq.optim' has no attribute or optimizer")
-    module = import_module(f"hcq.frontend.optim.{file}")
-    for each in LATE[file].split():
-        found = globals()[each] = getattr(module, each)
-        check_methods(found, "__init__")
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *MODULES, *" ".join(LATE.values()).split()})
-
-
+__getattr__, __dir__ = late_names(
+    __name__,
+    LATE,
+    MODULES,
+    refuse=lambda name: Unknown(
+        sys.modules[__name__], name, "module 'hcq.optim' has no attribute or optimizer"
+    ),
+    finish=lambda optimizer: check_methods(optimizer, "__init__"),
+)
 check_methods(Optimizer, "__init__")

@@ -10,8 +10,8 @@ Source   Kingma and Ba 2015; Loshchilov and Hutter 2019; Dozat 2016; Liu et al. 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from hcq.frontend.optim.groups import Group
 from hcq.frontend.optim.optimizer import Optimizer, Part, zeros
@@ -21,10 +21,10 @@ from hcq.frontend.tensor import Tensor
 class _Moments(Optimizer):
     """What keeps exp_avg, a running mean of gradients, and exp_avg_sq, one of their squares."""
 
-    second = "exp_avg_sq"
+    kept: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
-        found = {"exp_avg": zeros(parameter), self.second: zeros(parameter)}
+        found = super().state_of(group, parameter)
         return {**found, "max_exp_avg_sq": zeros(parameter)} if group.get("amsgrad") else found
 
     def decayed(self, part: Part, rate: Tensor, decoupled: bool) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class Adamax(_Moments):
     tensor([ 0.5000, 99.5000])
     """
 
-    second = "exp_inf"
+    kept = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
@@ -183,6 +183,8 @@ class NAdam(_Moments):
     tensor([0.8944])
     """
 
+    counted: ClassVar[dict[str, float]] = {"step": 0.0, "mu_product": 1.0}
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -197,9 +199,6 @@ class NAdam(_Moments):
         **further: Any,
     ):
         self._begin(locals())
-
-    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        return {"step": 0.0, "mu_product": 1.0}
 
     def prepare(self, parts: list[Part]) -> None:
         super().prepare(parts)
@@ -341,6 +340,9 @@ class Lion(_Moments):
     [0.5, -99.5]
     """
 
+    kept = ("exp_avg",)
+    counted: ClassVar[dict[str, float]] = {}
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -352,12 +354,6 @@ class Lion(_Moments):
         **further: Any,
     ):
         self._begin(locals())
-
-    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        return {}
-
-    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(parameter)}
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         value, g = self.decayed(part, rate, True)

@@ -13,7 +13,7 @@ of the kernels: a new learning rate compiles nothing, and a recorded step goes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hcq.checks import shown
 from hcq.errors import UsageError
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Optimizer(Saved):
-    """A subclass names its state (`state_of`, `counts_of`) and says in `moved` where a parameter goes.
+    """A subclass names its state (`kept`, `counted`, or `state_of`, `counts_of`); `moved` says where a parameter goes.
 
     params     tensors, pairs of names and tensors, or dicts: {"params": tensors, option: value, ...}
     defaults   the options, of groups that do not name them
@@ -68,6 +68,8 @@ class Optimizer(Saved):
     (True, 0.5)
     """
 
+    kept: tuple[str, ...] = ()  # tensors of each parameter, which begin as zeros
+    counted: ClassVar[dict[str, float]] = {"step": 0.0}  # numbers of each parameter, and where they begin
     ignored: tuple[str, ...] = ("foreach", "fused", "capturable")  # of PyTorch, without meaning here
 
     def __init__(
@@ -114,12 +116,12 @@ class Optimizer(Saved):
     # -- for subclasses --
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
-        """The tensors that a parameter's steps keep, by PyTorch's names, as they begin."""
-        return {}
+        """The tensors that a parameter's steps keep, by PyTorch's names, as they begin: zeros, of those in `kept`."""
+        return {name: zeros(parameter) for name in self.kept}
 
     def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        """The numbers that are kept for each parameter, as they begin. "step" counts its steps."""
-        return {"step": 0.0}
+        """The numbers that are kept for each parameter, as they begin: those in `counted`. "step" counts its steps."""
+        return self.counted
 
     def check(self, call: str, key: str, value: Any) -> Any:
         """An option in its plain form. Raises UsageError for one that cannot be."""

@@ -11,8 +11,8 @@ Source   Tieleman and Hinton 2012; Riedmiller and Braun 1993; Duchi et al. 2011;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from hcq.checks import shown
 from hcq.errors import UsageError
@@ -180,6 +180,8 @@ class Adadelta(Optimizer):
     tensor([0.9968])
     """
 
+    kept = ("square_avg", "acc_delta")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -192,9 +194,6 @@ class Adadelta(Optimizer):
         **further: Any,
     ):
         self._begin(locals())
-
-    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
-        return {"square_avg": zeros(parameter), "acc_delta": zeros(parameter)}
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         g, eps = _with_decay(part), part.number("eps")
@@ -298,6 +297,9 @@ class Muon(Optimizer):
     True
     """
 
+    kept = ("momentum_buffer",)
+    counted: ClassVar[dict[str, float]] = {}
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -320,15 +322,12 @@ class Muon(Optimizer):
         ns_coefficients = tuple(ns_coefficients)  # type: ignore[assignment]
         self._begin(locals())
 
-    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        return {}
-
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
         if parameter.ndim != 2:
             raise UsageError(
                 f"[Muon] a parameter of shape {parameter.shape}: it moves matrices. Give AdamW the others."
             )
-        return {"momentum_buffer": zeros(parameter)}
+        return super().state_of(group, parameter)
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         g, buffer = part.gradient, self.slots["momentum_buffer"][part.place]

@@ -9,7 +9,7 @@ Next     adam.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
@@ -100,6 +100,9 @@ class LARS(Optimizer):
     tensor(0.5000)
     """
 
+    kept = ("momentum_buffer",)
+    counted: ClassVar[dict[str, float]] = {}
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -113,12 +116,6 @@ class LARS(Optimizer):
         **further: Any,
     ):
         self._begin(locals())
-
-    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
-        return {}
-
-    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
-        return {"momentum_buffer": zeros(parameter)}
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         g, decay = part.gradient, part.number("weight_decay")

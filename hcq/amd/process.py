@@ -24,6 +24,10 @@ from hcq.system.port import Port, of_process
 
 DATA_BYTES = 4 * EventData.length_words
 NO_GPU = 0xFFFFFFFF  # ids of GPUs have 16 bits: kfd_generate_gpu_id
+# where they stand in what is waited with: of each event, and of the faults of the second and the third
+EVENT_ID = EventData.event_id.byte_offset
+MEMORY_GPU = DATA_BYTES + MemoryExceptionData.gpu_id.byte_offset
+HARDWARE_GPU = 2 * DATA_BYTES + HwExceptionData.gpu_id.byte_offset
 
 
 @dataclass(frozen=True)
@@ -125,11 +129,10 @@ class KfdProcess:
         """
         ids = (event_id, self.memory_event, self.hardware_event)
         data = bytearray(DATA_BYTES * len(ids))
-        at = EventData.event_id.byte_offset
         for index, number in enumerate(ids):
-            struct.pack_into("<I", data, DATA_BYTES * index + at, number)
-        for index, layout in ((1, MemoryExceptionData), (2, HwExceptionData)):
-            struct.pack_into("<I", data, DATA_BYTES * index + layout.gpu_id.byte_offset, NO_GPU)
+            struct.pack_into("<I", data, DATA_BYTES * index + EVENT_ID, number)
+        for place in (MEMORY_GPU, HARDWARE_GPU):
+            struct.pack_into("<I", data, place, NO_GPU)
         call(  # kfd_wait_on_events: EINVAL for an event that is not there, EIO for one destroyed meanwhile
             port,
             self.kfd_fd,
@@ -140,11 +143,11 @@ class KfdProcess:
             timeout=timeout_ms,
         )
         words = memoryview(data).cast("I")
-        memory = MemoryExceptionData.decode(words[12:20])
-        hardware = HwExceptionData.decode(words[24:28])
-        if memory.gpu_id != NO_GPU:
+        if words[MEMORY_GPU // 4] != NO_GPU:
+            memory = MemoryExceptionData.decode(words[12:20])
             self._note(memory.gpu_id, memory=memory)
-        if hardware.gpu_id != NO_GPU:
+        if words[HARDWARE_GPU // 4] != NO_GPU:
+            hardware = HwExceptionData.decode(words[24:28])
             self._note(hardware.gpu_id, hardware=hardware)
 
     def _note(self, gpu_id: int, **what: Any) -> None:

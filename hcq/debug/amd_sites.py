@@ -227,7 +227,11 @@ def _scalar(known: AmdSite, b: Batch, numbers: Array) -> list[Access]:
         base = base & np.uint64(0xFFFFFFFFFFFF)
     at = base + offset_of(ctx)(b)
     tail = name.rpartition("_")[2]
-    size = 4 * LOAD_WORDS[tail] if tail in LOAD_WORDS else int(tail[1:]) // 8
+    if known.site.kind == "atomic":
+        access = parse_access(f"atomic_{name.partition('_atomic_')[2]}")
+        size = access.bits // 8 if access is not None else 4
+    else:
+        size = 4 * LOAD_WORDS[tail] if tail in LOAD_WORDS else int(tail[1:]) // 8
     lanes = np.zeros(len(numbers), np.int64)
     data = known.site.writes if known.site.kind == "load" else known.site.reads[:1]
     return [Access(known.site.kind, "global", numbers, lanes, at & ~np.uint64(min(size, 4) - 1), size, data)]

@@ -143,7 +143,7 @@ class Views:
             return {"name": os.path.basename(path), "path": path}, int(line)
         number, sites = self._listing(work)
         at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)
-        kind = "ptx" if site.line else "s"
+        kind = "metal" if site.line.startswith("MSL") else "ptx" if site.line else "s"
         source = {
             "name": f"{work.name or hex(work.entry)}.{kind}",
             "sourceReference": number,
@@ -193,7 +193,7 @@ class Views:
             }
         path = str(source.get("path") or source.get("name") or "")
         line += 1 - self.lines_from
-        if path.endswith(".ptx"):
+        if path.endswith((".ptx", ".metal")):
             return {"kind": "line", "what": f"{line}", "line": line}
         name = os.path.basename(path)
         return {"kind": "line", "what": f"{name}:{line}", "file": name, "line": line}

@@ -243,7 +243,7 @@ class MetalMoment(Moment):
         found = []
         for one in self.known.reach:
             memory = self.variables.get(one.memory)
-            if not isinstance(memory, Memory):
+            if not isinstance(memory, Memory) or memory.is_own:
                 continue
             mask = eval(one.mask, scope)  # of the text that runs, which the emulation has written
             threads = np.flatnonzero(np.broadcast_to(np.asarray(mask, np.bool_), (self.machine.size,)))
@@ -354,7 +354,7 @@ def _known(program: Program, statement: ast.stmt, line: int, mask: str) -> _Know
     writes = [one.id for one in names if isinstance(one.ctx, ast.Store)]
     text = program.source.line(line).strip()
     kinds = [one.kind for one in reach]
-    kind = "store" if "store" in kinds else "load" if kinds else ""
+    kind = next((one for one in ("store", "atomic") if one in kinds), "load" if kinds else "")
     if ".barrier(" in ast.unparse(head):
         kind = "barrier"
     site = Site(
@@ -372,7 +372,7 @@ def _is_access(node: ast.Call) -> bool:
     called = node.func
     return (
         isinstance(called, ast.Attribute)
-        and called.attr.startswith(("load", "store"))
+        and (called.attr.startswith(("load", "store")) or called.attr == "atomic")
         and len(node.args) >= 4
     )
 
@@ -386,6 +386,10 @@ def _reach(node: ast.Call) -> _Reach | None:
         return None
     assert isinstance(node.func, ast.Attribute)
     kind = "store" if node.func.attr.startswith("store") else "load"
+    if node.func.attr == "atomic" and not (
+        isinstance(node.args[4], ast.Constant) and node.args[4].value == "load"
+    ):
+        kind = "store" if getattr(node.args[4], "value", "") == "store" else "atomic"
     size = np.dtype(str(node.args[2].value)).itemsize
 
     def code(part: ast.expr) -> Any:

@@ -27,6 +27,7 @@ from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.checks import additions_of, attach, refused
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault, PtxError
 from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.groups import Group
@@ -584,6 +585,13 @@ class _Recorder:
 
     def __init__(self, memory: Any, pages: Pages) -> None:
         self.memory, self.pages = memory, pages
+        self.places_of = memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

@@ -162,12 +162,14 @@ class Kernel(Protocol):
     folders       what lies below these is this driver's alone: a path there that is not in files() does not exist
     environment   variables with which the vendor's libraries run well on it
     apart         those with which a library asks for each piece of memory by itself (HCQ_SANITIZE=memory)
+    logged        those with which it logs its calls to a file below {folder} (memory, race)
     libraries     of the system, which it is in place of
     """
 
     folders: tuple[str, ...]
     environment: ClassVar[Mapping[str, str]]
     apart: ClassVar[Mapping[str, str]] = {}
+    logged: ClassVar[Mapping[str, str]] = {}
     libraries: ClassVar[tuple[str, ...]] = ()
 
     def open(self, path: str, process: Process) -> File | None:

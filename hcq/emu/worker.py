@@ -164,7 +164,7 @@ class Worker(ABC, Generic[T]):
 
     def _gives_turns(self) -> bool:
         """Whether this thread still does: a step of its paused, and another has given turns since."""
-        return self._thread in (None, threading.current_thread())
+        return self._thread is None or self._thread.ident == threading.get_ident()
 
     def _turn(self) -> bool:
         ready = self.ready()

@@ -9,7 +9,8 @@ Next     observe/memory_map.py (who knows), emu/shader/memory_checks.py (who ask
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
 
@@ -64,6 +65,20 @@ def listen(ask: Ask) -> Callable[[], None]:
         _known = tuple(one for one in _known if one is not entry)
 
     return end
+
+
+_starting = threading.local()
+
+
+def starts(registers: Sequence[int]) -> None:
+    """A launch is the next thing that this thread runs: the registers that its waves begin with."""
+    _starting.registers = tuple(registers)
+
+
+def registers() -> tuple[int, ...]:
+    """Those of the launch that this thread runs; none where nobody says."""
+    found: tuple[int, ...] = getattr(_starting, "registers", ())
+    return found
 
 
 _shadows: list[UnwrittenMemory] = []

@@ -15,8 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 PATIENCE_SECONDS = 2.0  # for all answers of one report
@@ -88,6 +87,13 @@ class Running:
         self.waves: tuple[Wave, ...] = ()
         self._answered: threading.Event | None = None  # made by who asks first
 
+    def __enter__(self) -> Running:
+        _running.append(self)
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        _running.remove(self)
+
     def answer(self, waves: Sequence[Wave]) -> None:
         """Where its waves stand now. By the shader core."""
         self.waves, self.is_asked = tuple(waves), False
@@ -115,15 +121,9 @@ _running: list[Running] = []
 _stops: deque[tuple[int, Stop]] = deque(maxlen=STOPS_KEPT)
 
 
-@contextmanager
-def running(pid: int, entry: int, name: str = "") -> Iterator[Running]:
-    """A kernel of a process runs, from here to the end of the block."""
-    one = Running(pid, entry, name)
-    _running.append(one)
-    try:
-        yield one
-    finally:
-        _running.remove(one)
+def running(pid: int, entry: int, name: str = "") -> Running:
+    """A kernel of a process runs, while a `with` block that begins with this does."""
+    return Running(pid, entry, name)
 
 
 def stopped(pid: int, stop: Stop) -> None:

@@ -178,6 +178,10 @@ class TimelineCell(EventCell):
         found = super().__getitem__(index)
         return found if index else self.confirm(found)
 
+    def told(self) -> int:
+        """What the event has, done or not."""
+        return super().__getitem__(0)
+
     def publish(self) -> int:
         """As of any cell; it is asked first, for what `confirm` waits for must not hold up who sets it."""
         value = self[0]

@@ -283,8 +283,11 @@ class Cubin:
             return bank != "0" and (not owner or owner in code)
         return name in (".nv.global", ".nv.global.init")
 
-    def link(self, layout: Layout, base_va: int) -> bytes:
-        """The memory image for this address, relocations applied. Raises UsageError for one that cannot be."""
+    def link(self, layout: Layout, base_va: int, may_miss: bool = False) -> bytes:
+        """The memory image for this address, relocations applied. Raises UsageError for one that cannot be.
+
+        may_miss  functions of the device runtime may be missing: the code will not run
+        """
         image = bytearray(layout.size_bytes)
         for place in layout.places.values():
             image[place.offset : place.offset + place.size_bytes] = self.contents(place.section)
@@ -293,6 +296,8 @@ class Cubin:
                 continue
             at = layout.places[fixup.section].offset + fixup.offset
             target = layout.places.get(fixup.target)
+            if not fixup.target and may_miss:
+                continue
             if not fixup.target:
                 raise self.refuse(
                     f"it calls {fixup.symbol!r}, a function of the device runtime (printf, malloc, assert), which only"

@@ -127,7 +127,7 @@ class Linked:
     def place(self, va: int) -> bytes:
         """The image for this address, relocated; a multiple of ALIGNMENT."""
         if self.cubin is not None:
-            memory = bytearray(self.cubin.link(self.layout, va))
+            memory = bytearray(self.cubin.link(self.layout, va, may_miss=self.keeps_ptx))
         else:
             memory = bytearray(self.layout.size_bytes)
             for kernel in self.kernels.values():
@@ -213,7 +213,9 @@ class Linked:
         self.kernels = {name: self._of_cubin(cubin, cubin.kernels[name]) for name in running}
 
     def _check_runs(self, found: CubinKernel) -> None:
-        if found.runtime_calls:
+        if (
+            found.runtime_calls and not self.keeps_ptx
+        ):  # an emulated GPU runs the PTX, and has the device runtime
             raise UsageError(
                 f"load({self.label!r}): {found.name} calls {', '.join(found.runtime_calls)}, functions of the device "
                 "runtime, which only the vendor's driver supplies. Compile without printf, malloc and assert."

@@ -66,6 +66,9 @@ class Counters:
     load_requests, l2_requests    loads of global memory by warps; those of which L1 did not have all when they came
     l1_clocks               how long a unit's first-level cache works for them
     atomic_words            of global memory that atomics change, each once for an instruction of a warp
+    common_bytes            of a sample of four blocks and more: what each of them loads, as all others will
+    awaited_blocks, awaited_window    blocks that look at words which another block of the launch stores for them, until
+                            they are there; how many of these words a warp looks at together
     hot_words, hot_block_words    those of the line that most of them change: of all blocks, of the block that has most
     """
 
@@ -119,6 +122,9 @@ class Counters:
     atomic_words: int = 0
     hot_words: int = 0
     hot_block_words: int = 0
+    common_bytes: int = 0
+    awaited_blocks: int = 0
+    awaited_window: int = 0
 
     @property
     def warp_instructions(self) -> int:
@@ -173,6 +179,10 @@ class Counters:
                 setattr(made, one.name, _times(value, factor))
         if self.blocks > 1 and self.hot_words < SHARED_LINE * self.hot_block_words:
             made.hot_words = self.hot_words  # each block changes lines of its own
+        # which all blocks find in a cache, but the first
+        again = round(self.common_bytes * factor) - self.common_bytes
+        made.dram_read_bytes -= min(again, made.dram_read_bytes)
+        made.beyond_l2_bytes -= min(again, made.beyond_l2_bytes)
         if self.held_l2_bytes:
             read = max(0, made.l2_bytes - made.sector_bytes * made.store_sectors) / self.held_l2_bytes
             made.dram_read_bytes = min(made.dram_read_bytes, round(read * self.held_dram_bytes))
@@ -203,7 +213,7 @@ SUMMED = frozenset(
     "launches blocks grid_blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed "
     "shared_passes local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes "
     "dram_read_bytes dram_write_bytes held_l2_bytes held_beyond_l2_bytes held_dram_bytes l1_requests l1_lines "
-    "l1_clocks load_requests l2_requests atomic_words hot_words".split()
+    "l1_clocks load_requests l2_requests atomic_words hot_words awaited_blocks".split()
 )
 
 

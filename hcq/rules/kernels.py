@@ -26,6 +26,7 @@ SHARED_BEYOND = rule(
     "Request more (program.dynamic_shared_bytes), or correct the index: reads there give 0, and stores are dropped.",
     level="warning",
 )
+MOST_LINES = 1 << 24  # a place beyond is an address
 LOOKED_AT = "(checked on emulated GPUs with HCQ_SANITIZE=memory)."
 BUFFER_OVERRUN = rule(
     "buffer-overrun",
@@ -216,8 +217,12 @@ def _place(fault: KernelFault, memory_of: NameOf) -> str:
 
 def _site(site: Site, entry: int, kernel_of: NameOf, line: str) -> str:
     begin = site.entry or entry
-    where = f" at {site.place - begin:#x}" if site.place >= begin else f" in line {site.place}"
-    if not begin:  # a packet
+    where = f" in line {site.place}"
+    if site.place >= begin:
+        where = f" at {site.place - begin:#x}"
+    elif site.place > MOST_LINES:  # a function that lies before the kernel
+        where = f" at -{begin - site.place:#x}"
+    if not begin or site.place < 0:  # a packet, a copy
         where = ""
     other = ""
     if begin != entry and (name := kernel_of(begin)):

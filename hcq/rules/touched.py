@@ -134,7 +134,7 @@ class Touched:
 
     def _collision(self, before: Work, its: Touches, work: Work, mine: Touches) -> Iterator[Finding]:
         told: set[int] = set()
-        for n, other in _overlaps(mine, its):
+        for n, other in overlaps(mine, its):
             if not (its.is_write[other] or mine.is_write[n]):
                 continue
             at = max(its.low[other], mine.low[n])
@@ -171,10 +171,10 @@ class Touched:
         return clock
 
 
-def _overlaps(one: Touches, other: Touches) -> Iterator[tuple[int, int]]:
+def overlaps(one: Touches, other: Touches) -> Iterator[tuple[int, int]]:
     """The numbers of ranges that have bytes in common."""
     if len(one.low) > len(other.low):
-        yield from ((n, m) for m, n in _overlaps(other, one))
+        yield from ((n, m) for m, n in overlaps(other, one))
         return
     for n, (low, high) in enumerate(zip(one.low, one.high)):
         for m in range(bisect.bisect_right(other.high, low), bisect.bisect_left(other.low, high)):

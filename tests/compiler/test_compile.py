@@ -16,10 +16,11 @@ import pytest
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.compile import compile_kernel, forget
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
-from hcq.compiler.target import NARROW_CASTS, cpu_target
+from hcq.compiler.target import NARROW_CASTS, cpu_target, limited
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
+from hcq.tools.disassembly.host import disassemble
 from tests.campaigns._guard_pages import guarded
 from tests.compiler.building import (
     buckets,
@@ -419,6 +420,23 @@ def test_older_processors_are_served_without_a_library(device: Device, cpu: str,
     check(
         device, kernel((out(0, (10, 22)), pad(Node(Op.TRUNC, x.dtype, (x,)), (1, 0), (2, 0)))), target=target
     )
+
+
+@needs_x86
+def test_a_limited_processor_uses_nothing_above_its_level(device: Device) -> None:
+    above = {"avx512f", "avx512vl", "avx512bw", "avx512_vnni"}
+    whole = replace(cpu_target(), flags=cpu_target().flags | above, vector_bits=512, vector_registers=32)
+    target = limited(whole, "x86-64-v3")
+    assert (target.vector_bits, target.vector_registers) == (256, 16)
+    assert not any(flag.startswith("avx512") for flag in target.flags)
+    assert target.key != whole.key
+    assert limited(whole, "") is whole
+    assert limited(target, "x86-64-v3") is target  # there is nothing to leave out
+    sink = kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), param(2, (47, 70)))))
+    check(device, sink, target=target)
+    made = compile_kernel(sink, target)
+    code = "\n".join(line.text for line in disassemble(made.image, made.arch, made.entry, "product"))
+    assert "ymm" in code and "zmm" not in code
 
 
 def test_two_processes_make_the_same_object() -> None:

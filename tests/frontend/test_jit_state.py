@@ -35,6 +35,25 @@ def test_a_lazy_assign_inside_happens_in_every_replay():
     np.testing.assert_allclose(norm.running_var.numpy(), same.running_var.numpy(), rtol=1e-5)
 
 
+def test_a_module_made_in_each_call_is_part_of_the_recording():
+    calls = []
+
+    @jit
+    def loss(x, labels):
+        calls.append(1)
+        return nn.CrossEntropyLoss()(nn.ReLU()(x), labels)
+
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        x, labels = rng.standard_normal((4, 3)).astype(np.float32), rng.integers(0, 3, 4)
+        kept = np.maximum(x, 0).astype(np.float64)
+        log = kept - np.log(np.exp(kept).sum(1, keepdims=True))
+        np.testing.assert_allclose(
+            loss(Tensor(x), Tensor(labels)).item(), -log[range(4), labels].mean(), rtol=1e-5
+        )
+    assert len(calls) < 6 and loss.kernels > 0  # replayed
+
+
 def test_threads_on_a_cold_jit_take_turns():
     w = Tensor([0.0]).realize()
     seen = []

@@ -94,3 +94,50 @@ def test_small_allocations_of_hip_are_told_from_each_other(
         done.stderr
     )
     assert (done.returncode == 0) == (what == "right")
+
+
+WHERE = ("device", "pitch", "managed", "host", "async", "pool")
+LATE = [("freed", "use-after-free"), ("synchronised", "use-after-free"), ("again", "")]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(
+    ("where", "what", "rule"),
+    [
+        *(
+            (where, what, rule)
+            for where in WHERE
+            for what, rule in (("right", ""), ("behind", "buffer-overrun"))
+        ),
+        *((where, what, rule) for where in ("async", "pool") for what, rule in LATE),
+    ],
+)
+def test_memory_of_each_allocator_of_hip_has_an_end_and_is_gone_when_it_was_freed(
+    arch: str, compiled: Compiled, where: str, what: str, rule: str
+) -> None:
+    done = run(f"amd:{arch}", "--", compiled("allocators.hip", arch, ("-g",)), where, what, look="memory")
+    found = [line for line in done.stderr.splitlines() if "warning [" in line]
+    assert f"[{rule}] kernel _Z4fillPii" in found[0] if rule else not found, done.stderr
+    assert (done.returncode == 0) == (not rule)
+
+
+def test_a_program_that_logs_for_itself_is_left_alone(
+    arch: str, compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMD_LOG_LEVEL", "3")
+    program = compiled("allocators.hip", arch, ("-g",))
+    done = run(f"amd:{arch}", "--", program, "async", "freed", look="memory")
+    assert done.returncode == 0 and "hipFreeAsync" in done.stderr and "warning [" not in done.stderr
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("what", ["event", "early", "memcpy", "memset", "null"])
+@pytest.mark.parametrize("side", ["wrong", "right"])
+def test_works_of_streams_that_nothing_orders_are_found(
+    arch: str, compiled: Compiled, what: str, side: str
+) -> None:
+    done = run(f"amd:{arch}", "--", compiled("unordered.hip", arch, ("-g",)), what, side)
+    found = [line for line in done.stderr.splitlines() if "warning [" in line]
+    assert [line.partition("warning ")[2].partition(" ")[0] for line in found] == (
+        ["[unordered-launches]"] if side == "wrong" else []
+    ), done.stderr

@@ -38,10 +38,9 @@ from hcq.tools.hw import (
     vendor,
 )
 from hcq.tools.hw.bench import EMULATED, Bench
-from hcq.tools.hw.kernel_log import KernelLog
 from hcq.tools.hw.nv import copy_channel
 from hcq.tools.hw.plan import items, of_vendor
-from hcq.tools.hw.runner import Runner
+from hcq.tools.hw.runner import KernelLog, Runner
 from hcq.tools.hw_check import main
 
 BLOCKED = ("llvmlite", "capstone", "torch", "tinygrad", "elftools", "ioctl_opt")

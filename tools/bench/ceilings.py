@@ -5,8 +5,9 @@ Out      as a program: {"fma": GFLOP/s of float32, "read": GB/s, "copy": GB/s} a
          them, "bf16" (GFLOP/s) and "int8" (GOP/s)
 Next     compare.py (which prints our share of these)
 
-The loops are LLVM IR of a dozen lines, compiled here, one call per thread: nothing is between them and the machine. The
-width is the host's own: vectors of 16 floats, which LLVM splits where the registers are narrower.
+The loops are LLVM IR of a dozen lines, compiled here, one call per thread: nothing is between them and the machine.
+Products use vectors of the width of a register: of wider ones twice as many registers would be needed, and those of
+AVX2 would not suffice. What HCQ_CPU_LEVEL leaves out is not used here, either.
 """
 
 from __future__ import annotations
@@ -17,26 +18,47 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from hcq import config
+from hcq.compiler.assemble.llvm_cpu import host_processor
+from hcq.compiler.target import Target, cpu_target, limited
 
 ACCUMULATORS = 12  # enough to hide the latency of a multiply-add on two units, few enough for 16 registers
 FLOATS = 1 << 26  # 256 MiB: beyond any cache
 BLOCKS = 15
 
 
-# instruction -> its LLVM name, what it adds up, what it multiplies, and products in a lane
-PRODUCTS = {
-    "fma": ("llvm.fma.v16f32", "<16 x float>", "<16 x float>", 1),
-    "bf16": ("llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 2),
-    "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 4),
+@dataclass(frozen=True)
+class Product:
+    """An instruction: its LLVM name, the types of a lane's sum and of its factors, how many products a lane has.
+
+    flag    what the CPU must have, by the names of /proc/cpuinfo
+    """
+
+    instruction: str
+    sums: str
+    factors: str
+    products: int
+    flag: str = ""
+
+
+PRODUCTS = {  # of two with the same factors, the better one first
+    "fma": (Product("llvm.fma.v{lanes}f32", "float", "float", 1),),
+    "bf16": (Product("llvm.x86.avx512bf16.dpbf16ps.{bits}", "float", "bfloat", 2, "avx512_bf16"),),
+    "int8": (
+        Product("llvm.x86.avx512.vpdpbusd.{bits}", "i32", "i8", 4, "avx512_vnni"),
+        Product("llvm.x86.avx512.vpdpbusd.{bits}", "i32", "i8", 4, "avx_vnni"),
+    ),
 }
-FEATURES = {"bf16": "avx512bf16", "int8": "avx512vnni"}  # as LLVM calls what the CPU must have
 
 
-def _product_loop(name: str) -> str:
-    n = ACCUMULATORS
-    instruction, sums, factors, _ = PRODUCTS[name]
+def _product_loop(name: str, product: Product, bits: int) -> str:
+    n, lanes = ACCUMULATORS, bits // 32
+    instruction = product.instruction.format(lanes=lanes, bits=bits)
+    sums, factors = f"<{lanes} x {product.sums}>", f"<{lanes * product.products} x {product.factors}>"
     add = "add" if "i32" in sums else "fadd"
     order = "{x}, {x}, {a}" if name == "fma" else "{a}, {x}, {x}"
     call = order.format(x=f"{factors} %x", a=sums + " %a{i}")
@@ -67,25 +89,25 @@ def _product_loop(name: str) -> str:
     )
 
 
-def _products() -> list[str]:
+def _products(target: Target) -> dict[str, Product]:
     """The instructions that this CPU has."""
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features()
-    return [name for name in PRODUCTS if name not in FEATURES or features.get(FEATURES[name])]
+    found = {
+        name: next((one for one in some if not one.flag or one.flag in target.flags), None)
+        for name, some in PRODUCTS.items()
+    }
+    return {name: product for name, product in found.items() if product is not None}
 
 
 class Loops:
     """The loops, compiled for this machine; `loops[name]` can be called from any thread."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, target: Target) -> None:
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
-        )
+        cpu, features = host_processor(target)
+        machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=2)
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
         self.engine.finalize_object()
 
@@ -107,16 +129,23 @@ def measure(threads: int) -> dict[str, float]:
     sources = [aligned(share) for _ in range(threads)]
     targets = [aligned(share) for _ in range(threads)]
     memory = Path(__file__).with_name("memory.ll").read_text(encoding="utf-8")
-    products = _products()
-    loops = Loops("\n".join([*map(_product_loop, products), memory]))
+    target = limited(cpu_target(), config.current().cpu_level)
+    products = _products(target)
+    texts = [_product_loop(name, product, target.vector_bits) for name, product in products.items()]
+    loops = Loops("\n".join([*texts, memory]), target)
     # a short vector for products, in the nearest cache, and zeros: as fast as other numbers, and sums stay finite
     zeros = {name: [aligned(16) for _ in range(threads)] for name in products}
     for vector in (vector for vectors in zeros.values() for vector in vectors):
         vector[:] = 0
     steps = 1 << 21
     plans = {
-        name: (zeros[name], zeros[name], steps, threads * steps * ACCUMULATORS * 16 * 2 * PRODUCTS[name][3])
-        for name in products
+        name: (
+            zeros[name],
+            zeros[name],
+            steps,
+            threads * steps * ACCUMULATORS * target.lanes * 2 * one.products,
+        )
+        for name, one in products.items()
     }
     plans["read"] = (sources, targets, share, threads * share * 4)
     plans["copy"] = (sources, targets, share, threads * share * 8)

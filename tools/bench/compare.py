@@ -36,7 +36,7 @@ if __package__ in (None, ""):  # run as a file from a checkout: the package is b
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import hcq
-from hcq.config import cores
+from hcq.config import cores, current
 from hcq.tools.bench.cases.case import DISTRIBUTIONS, LIBRARIES, Case
 from hcq.tools.bench.cases.training import ALL_CASES
 from hcq.tools.bench.startup import STARTUP_CASES, Startup
@@ -46,6 +46,14 @@ LESS_IS_BETTER = ("us", "s")
 # a library that had both has its figure: the others need not wait for it
 ENOUGH_BLOCKS, ENOUGH_SECONDS = (3, 6)
 SCALE = {"us": 1e6, "s": 1.0}
+# how NumPy, its OpenBLAS, PyTorch and what that calls are kept from AVX-512, where HCQ_CPU_LEVEL keeps us from it
+WITHIN_V3 = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+}
 KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(64 << 30),
@@ -159,6 +167,8 @@ def environment_for(library: str) -> dict[str, str]:
             filter(None, [str(root), environment.get("PYTHONPATH", "")])
         )
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # starting again is meant to find compiled modules
+    if current().cpu_level:
+        environment |= WITHIN_V3
     # OpenBLAS takes kernels of AVX2 for a CPU newer than itself
     if library == "numpy" and "avx512bw" in cpu_flags():
         environment.setdefault("OPENBLAS_CORETYPE", "SkylakeX")

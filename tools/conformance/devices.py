@@ -24,7 +24,7 @@ from typing import Any
 from hcq.tools.conformance import judge
 from hcq.tools.conformance import page as report
 from hcq.tools.conformance.judge import LATE, MISSING, PASSES, REFUSED, WRONG, Outcome
-from hcq.tools.conformance.samples import SAMPLES, as_torch, converted, find, full_name, leaves, samples_of
+from hcq.tools.conformance.samples import SAMPLES, as_torch, converted, leaves
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance-devices.md"
 
@@ -83,28 +83,10 @@ def check(devices: Sequence[str]) -> None:
 
 def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples: int) -> dict[str, Any]:
     """All samples of one operator, on every device."""
-    import torch
-
-    function = find(op)
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
     names = emulated(devices)
-    for kind in kinds:
-        dtype = getattr(torch, kind)
-        if dtype not in op.dtypes:
-            continue
-        for sample in samples_of(op, dtype)[:samples]:
-            outcome = (
-                Outcome(MISSING, "no such function")
-                if function is None
-                else run_sample(op, function, sample, names)
-            )
-            counts[outcome.status] += 1
-            if outcome.why:
-                reasons[f"{kind}: {outcome.why}"] += 1
-    status = next((kind for kind in (WRONG, MISSING, REFUSED) if counts[kind]), PASSES)
-    why = [why for why, _ in reasons.most_common(3)]
-    return {"operator": full_name(op), "status": status, "counts": dict(counts), "why": why}
+    return judge.run_operator(
+        op, kinds, samples, lambda op, function, sample: run_sample(op, function, sample, names)
+    )
 
 
 def run_sample(op: Any, function: Callable[..., Any], sample: Any, devices: Sequence[str]) -> Outcome:

@@ -57,31 +57,36 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-def run_operator(op: Any, kinds: Sequence[str]) -> dict[str, Any]:
-    """All samples of one operator."""
+def run_operator(
+    op: Any,
+    kinds: Sequence[str],
+    samples: int | None = None,
+    judged: Callable[[Any, Callable[..., Any], Any], Outcome] | None = None,
+) -> dict[str, Any]:
+    """All samples of one operator.
+
+    samples   at most so many of each kind
+    judged    what becomes of one; `run_sample` unless given
+    """
     import torch
 
-    function = find(op)
+    function, judged = find(op), judged or run_sample
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for name in kinds:
         dtype = getattr(torch, name)
         if dtype not in op.dtypes:
             continue
-        for sample in samples_of(op, dtype):
+        for sample in samples_of(op, dtype)[:samples]:
             outcome = (
-                Outcome(MISSING, "no such function") if function is None else run_sample(op, function, sample)
+                Outcome(MISSING, "no such function") if function is None else judged(op, function, sample)
             )
             counts[outcome.status] += 1
             if outcome.why:
                 reasons[f"{name}: {outcome.why}"] += 1
     status = next((kind for kind in (MISSING, WRONG, REFUSED) if counts[kind]), PASSES)
-    return {
-        "operator": full_name(op),
-        "status": status,
-        "counts": dict(counts),
-        "why": [why for why, _ in reasons.most_common(3)],
-    }
+    why = [why for why, _ in reasons.most_common(3)]
+    return {"operator": full_name(op), "status": status, "counts": dict(counts), "why": why}
 
 
 def run_sample(op: Any, function: Callable[..., Any], sample: Any) -> Outcome:

@@ -177,7 +177,7 @@ NVRTC, COMGR = "nvrtc: pip install 'hcq[nv]'", "comgr: apt install libamd-comgr2
 RACING = ",".join(["nv:sm_90", *(f"nv:sm_90:seed={seed}" for seed in range(1, SEEDS + 1))])
 LABS = {
     1: Lab(
-        "hang.py", "a queue that hangs", _hang, {"HCQ_EMULATE": "nv:sm_90", "HCQ_TIMEOUT_MS": "1500"},
+        "hang.py", "a queue that hangs", _hang, {"HCQ_EMULATE": "nv:sm_90", "HCQ_TIMEOUT_MS": "6000"},
         "A wait ends when the signal reaches the value; a value that nobody sets is waited for until the time is up.",
     ),
     2: Lab(

@@ -32,6 +32,7 @@ from hcq.emu.nv.errors import ChannelError, LaunchError
 from hcq.emu.nv.host_processor import Acquire as Semaphore
 from hcq.emu.nv.launch import Shader, Windows
 from hcq.emu.nv.launch_limits import local_memory_bytes
+from hcq.emu.nv.launch_plans import Split
 from hcq.emu.nv.memory import PAGE, PageTable, View
 from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.shader.memory import Mapping
@@ -40,7 +41,7 @@ from hcq.emu.nv.watch import ChannelWatch
 from hcq.errors import UsageError
 from hcq.nv.abi.gpfifo import USERD_BYTES, USERD_GP_PUT, GpEntry, decode_entry
 from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, Push
-from hcq.nv.abi.qmd import Qmd, qmd_for
+from hcq.nv.abi.qmd import qmd_for
 from hcq.nv.chip import CHIPS as DRIVEN
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder
@@ -78,12 +79,12 @@ class _Shader(Shader):
         self.known = known
 
     def run(
-        self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
+        self, read: Split, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
     ) -> None:
-        program = qmd.value("program_address")
+        program = read.qmd.value("program_address")
         if not any(low <= program < high for low, high in self.known):
             raise LaunchError(NO_CODE)
-        super().run(qmd, view, windows, interrupted, pid)
+        super().run(read, view, windows, interrupted, pid)
 
 
 class _Piece:

@@ -61,11 +61,7 @@ class Creation(Pair):
         generator: Any = None,
     ) -> Any:
         """Random numbers as `rand` makes them, in this tensor's shape, and on its device unless another is given."""
-        kind = self.real if dtype is not None and not dtype.is_complex else self
-        return kind.rand(
-            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
-            generator=generator,
-        )  # fmt: skip
+        return self._alike("rand", dtype, device, requires_grad, generator)
 
     def randn_like(
         self,
@@ -75,11 +71,14 @@ class Creation(Pair):
         generator: Any = None,
     ) -> Any:
         """Random numbers as `randn` makes them, in this tensor's shape, and on its device unless another is given."""
+        return self._alike("randn", dtype, device, requires_grad, generator)
+
+    def _alike(self, draw: str, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Any:
         kind = self.real if dtype is not None and not dtype.is_complex else self
-        return kind.randn(
-            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
-            generator=generator,
-        )  # fmt: skip
+        options = {"requires_grad": requires_grad, "generator": generator}
+        return getattr(kind, draw)(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, **options
+        )
 
     def new_full(
         self, size: Any, fill_value: Any, dtype: AnyDType | None = None, device: str | None = None

@@ -147,6 +147,24 @@ class LogisticNormal(TransformedDistribution):
     scale = formula("Of the normal numbers.", lambda self: self.base_dist.base_dist.scale)
 
 
+class _Relaxed(TransformedDistribution):
+    """What is drawn by a base of chances and a temperature, transformed."""
+
+    drawn: type[Distribution]
+    transform: type[Transform]
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        drawn: Any = self.drawn
+        super().__init__(drawn(temperature, probs, logits), self.transform())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("temperature", "probs", "logits"):
+            return getattr(self.base_dist, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
 class _LogitRelaxedBernoulli(_Chances):
     """The logit of a number near 0 or 1."""
 
@@ -167,7 +185,7 @@ class _LogitRelaxedBernoulli(_Chances):
         return self.temperature.log() + apart - 2.0 * apart.softplus()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class RelaxedBernoulli(_Relaxed):
     """Numbers between 0 and 1, nearer to these the lower the temperature, with gradients to the chances.
 
     >>> from hcq.torch.distributions import RelaxedBernoulli
@@ -175,15 +193,7 @@ class RelaxedBernoulli(TransformedDistribution):
     True
     """
 
-    def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        super().__init__(_LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform())
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("temperature", "probs", "logits"):
-            return getattr(self.base_dist, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    drawn, transform = _LogitRelaxedBernoulli, SigmoidTransform
 
 
 class _ExpRelaxedCategorical(Categorical):
@@ -212,7 +222,7 @@ class _ExpRelaxedCategorical(Categorical):
         return scores + size + self.temperature.log() * (count - 1.0)
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """Shares near one choice, the nearer the lower the temperature, with gradients to the chances.
 
     >>> from hcq.torch.distributions import RelaxedOneHotCategorical
@@ -220,12 +230,4 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     1.0
     """
 
-    def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        super().__init__(_ExpRelaxedCategorical(temperature, probs, logits), ExpTransform())
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("temperature", "probs", "logits"):
-            return getattr(self.base_dist, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    drawn, transform = _ExpRelaxedCategorical, ExpTransform

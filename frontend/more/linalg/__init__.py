@@ -15,9 +15,11 @@ from hcq.frontend.more.linalg.parts import complex_functions
 
 
 def _over_complex(name: str) -> Callable[..., Any]:
-    from hcq.frontend.more.linalg import over_complex  # only for those who have complex matrices
+    # only for those who have complex matrices
+    from hcq.frontend.more.linalg import complex_systems, over_complex, unitary
 
-    found: Callable[..., Any] = getattr(over_complex, name)
+    places = (vars(module) for module in (over_complex, complex_systems, unitary))
+    found: Callable[..., Any] = next(place[name] for place in places if name in place)
     return found
 
 

@@ -2,7 +2,7 @@
 
 In       batches of matrices, one of the arguments complex
 Out      lazy complex tensors; gradients as PyTorch has them
-Next     over_complex.py (who names them), complex_parts.py (real matrices that stand for complex ones), factors.py and
+Next     over_complex.py (what follows), complex_parts.py (real matrices that stand for complex ones), factors.py and
          solving.py (the same of real matrices)
 """
 

@@ -1,8 +1,8 @@
-"""Over complex: linear algebra of complex matrices, under the names of the functions of real ones.
+"""Over complex: determinants and singular values of complex matrices, under the names of the functions of real ones.
 
 In       batches of matrices, one of the arguments complex
 Out      lazy tensors, complex where the result is; gradients as PyTorch has them
-Next     complex_systems.py, unitary.py, eigen.py; complex_parts.py; parts.py (who calls these)
+Next     complex_systems.py and unitary.py (the others), eigen.py, complex_parts.py; parts.py (who calls these)
 
 Systems, inverses, Cholesky factors, exponentials and singular values are those of the real matrix that stands for the
 complex one; determinants are products of eigenvalues. What has no function here is refused by name (parts.py).
@@ -25,54 +25,11 @@ from hcq.frontend.more.linalg.complex_parts import (
     stacked_of,
     taken,
 )
-from hcq.frontend.more.linalg.complex_systems import (
-    cholesky,
-    cholesky_ex,
-    cholesky_inverse,
-    cholesky_solve,
-    inv,
-    inv_ex,
-    matrix_exp,
-    matrix_power,
-    solve,
-    solve_ex,
-    solve_triangular,
-    triangular_solve,
-)
+from hcq.frontend.more.linalg.complex_systems import inv, inv_ex
 from hcq.frontend.more.linalg.eigen import values_of
 from hcq.frontend.more.linalg.parts import EPSILON
-from hcq.frontend.more.linalg.unitary import eigh, eigvalsh, plain_svd, qr, svd
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
-
-__all__ = [
-    "cholesky",
-    "cholesky_ex",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "cond",
-    "det",
-    "eigh",
-    "eigvalsh",
-    "inv",
-    "inv_ex",
-    "logdet",
-    "lstsq",
-    "matrix_exp",
-    "matrix_power",
-    "matrix_rank",
-    "pinv",
-    "plain_svd",
-    "qr",
-    "singular_norm",
-    "slogdet",
-    "solve",
-    "solve_ex",
-    "solve_triangular",
-    "svd",
-    "svdvals",
-    "triangular_solve",
-]
 
 # -- determinants --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 In       batches of complex matrices
 Out      lazy tensors of factors with unitary columns, complex, and of real values; gradients as PyTorch has them
-Next     over_complex.py (who names them), orthogonal.py and spectra.py (the same of real matrices), complex_parts.py,
+Next     over_complex.py (what follows), orthogonal.py and spectra.py (the same of real matrices), complex_parts.py,
          hcq/compiler/routines (householder_pairs, hessenberg, jacobi_pairs)
 """
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from hcq.checks import printable
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.more.llm.configuration import Configuration
 from hcq.frontend.more.llm.files import Opened, open_model
 from hcq.frontend.more.llm.model import Model
 from hcq.frontend.more.llm.sampling import Sampler
 from hcq.frontend.more.llm.session import Session
-from hcq.frontend.more.llm.sizes import SIZES
 
 INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
 EPILOG = """three ways to use it:
@@ -210,3 +210,19 @@ class Clock:
             rate = (count - 4) / (self._times[-1] - self._times[4])
             text += f", {rate:.1f} a second after the fourth"
         return text
+
+
+# -- how fast they are can be seen without a file ----------------------------------------------------------------------
+
+
+SIZES = {
+    "llama-tiny": Configuration("llama", 512, 64, 2, 4, 2, 16, 128, 512, rotary_size=16),
+    "gpt2": Configuration(
+        "gpt2", 50257, 768, 12, 12, 12, 64, 3072, 1024, 1e-5, False, "gelu_tanh", True, rotary_base=0.0
+    ),
+    "llama-15m": Configuration("llama", 32000, 288, 6, 6, 6, 48, 768, 1024, rotary_size=48),
+    "llama-160m": Configuration("llama", 32000, 768, 12, 12, 12, 64, 3072, 2048, rotary_size=64),
+    "llama-1b": Configuration(
+        "llama", 128256, 2048, 16, 32, 8, 64, 8192, 8192, rotary_base=500000.0, rotary_size=64
+    ),
+}

@@ -2,7 +2,7 @@
 
 In       parts of a word, and what two neighbours cost to become one
 Out      the parts that are left
-Next     byte_pairs.py and pieces.py (who ask)
+Next     byte_pairs.py and tokenizer_files.py (who ask)
 
 Time grows with the length and its logarithm: a word may be as long as a request.
 """

@@ -3,8 +3,8 @@
 In       a `Configuration`, weights by our names; tokens and where they stand
 Out      logits of what follows
 Changes  the `Memory` of where they stand: the tokens' keys and values are written there
-Next     configuration.py (what differs), names.py (the weights), memory.py (attention), experts.py (feed-forward parts
-         of which tokens take some), session.py and batch.py (who call it, recorded)
+Next     configuration.py (what differs), names.py (the weights), memory.py (attention), session.py and batch.py (who
+         call it, recorded)
 Source   Touvron et al. 2023 (Llama), Su et al. 2021 (rotary positions), Radford et al. 2019 (GPT-2), Gemma Team 2024
          (norms behind)
 
@@ -13,10 +13,9 @@ Nothing about a sequence is kept in the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from hcq.frontend.more.llm.configuration import Configuration
-from hcq.frontend.more.llm.experts import mixture
+from hcq.frontend.more.llm.configuration import Configuration, Experts
 from hcq.frontend.more.llm.memory import Piece, Step, capped
 from hcq.frontend.more.llm.names import shapes_of
 from hcq.frontend.tensor import Tensor
@@ -129,3 +128,36 @@ class Model:
             a, b = x[..., :half], x[..., half : c.rotary_size]
             turned = Tensor.cat([a * cosines - b * sines, b * cosines + a * sines], -1)
         return turned if c.rotary_size == size else Tensor.cat([turned, x[..., c.rotary_size :]], -1)
+
+
+# -- a feed-forward part of which each token takes some of many, as a router says --------------------------------------
+
+
+def mixture(
+    x: Tensor, experts: Experts, weight: Callable[[str], Tensor], bend: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The sum over the experts that each token takes.
+
+    x       (tokens, width)
+    weight  router (experts, width), gate_experts and up_experts (experts, inner, width), down_experts (experts, width,
+            inner), and of a shared expert shared_gate, shared_up, shared_down and shared_router
+    bend    the activation
+    Returns (tokens, width)
+    """
+    count, width = x.shape
+    shares, chosen = x.linear(weight("router")).softmax(-1).topk(experts.used, -1)
+    if experts.is_normed:
+        shares = shares / shares.sum(-1, keepdim=True)
+
+    def product(name: str, y: Tensor) -> Tensor:
+        """Each token's experts' (tokens, used, outputs) of (tokens, used or 1, inputs)."""
+        return (weight(name)[chosen] * y.reshape(count, y.shape[1], 1, y.shape[2])).sum(-1)
+
+    alone = x.reshape(count, 1, width)
+    inner = bend(product("gate_experts", alone)) * product("up_experts", alone)
+    found = (product("down_experts", inner) * shares.reshape(count, experts.used, 1)).sum(1)
+    if experts.shared:
+        inner = bend(x.linear(weight("shared_gate"))) * x.linear(weight("shared_up"))
+        share = x.linear(weight("shared_router").reshape(1, width)).sigmoid()
+        found = found + inner.linear(weight("shared_down")) * share
+    return found

@@ -2,7 +2,7 @@
 
 In       text: characters, classes, \\p{...}, groups, alternatives, repetition, a look at the next character
 Out      `program_of`: instructions; one sentence about what is not known here, or what is no pattern
-Next     patterns.py (who runs them)
+Next     splitting.py (who runs them)
 Source   the syntax of Oniguruma, as far as tokenizers use it; general categories of Unicode
 """
 

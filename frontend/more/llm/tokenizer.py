@@ -2,7 +2,7 @@
 
 In       text, or tokens
 Out      `Tokenizer`: encode, decode, and text from tokens that come one at a time
-Next     tokenizer_files.py (a file to a tokenizer), byte_pairs.py (merges of bytes), pieces.py (pieces with scores)
+Next     tokenizer_files.py (a file to a tokenizer), byte_pairs.py (merges of bytes)
 """
 
 from __future__ import annotations

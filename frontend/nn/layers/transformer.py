@@ -80,6 +80,13 @@ class _Layer(Module):
             setattr(self, f"dropout{place}", Dropout(dropout))
         self._set_activation(activation)
 
+    def _attended(self, attention: Module, x: Tensor, to: Tensor, *masks: Any) -> Tensor:
+        """What x attends to. masks: of padding, of places, whether these are causal."""
+        padding, mask, causal = masks
+        return attention(
+            x, to, to, key_padding_mask=padding, need_weights=False, attn_mask=mask, is_causal=causal
+        )[0]
+
     def _fed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self._activation(self.linear1(x))))
 
@@ -108,11 +115,9 @@ class TransformerEncoderLayer(_Layer):
         """Of the same shape; masks as MultiheadAttention has them."""
 
         def attended(x: Tensor) -> Tensor:
-            y, _ = self.self_attn(
-                x, x, x, key_padding_mask=src_key_padding_mask, need_weights=False, attn_mask=src_mask,
-                is_causal=is_causal,
-            )  # fmt: skip
-            return self.dropout1(y)
+            return self.dropout1(
+                self._attended(self.self_attn, x, x, src_key_padding_mask, src_mask, is_causal)
+            )
 
         if self.norm_first:
             x = src + attended(self.norm1(src))
@@ -145,18 +150,12 @@ class TransformerDecoderLayer(_Layer):
         """Of the shape of tgt; memory is what an encoder gave."""
 
         def to_itself(x: Tensor) -> Tensor:
-            y, _ = self.self_attn(
-                x, x, x, key_padding_mask=tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask,
-                is_causal=tgt_is_causal,
-            )  # fmt: skip
-            return self.dropout1(y)
+            masks = tgt_key_padding_mask, tgt_mask, tgt_is_causal
+            return self.dropout1(self._attended(self.self_attn, x, x, *masks))
 
         def to_memory(x: Tensor) -> Tensor:
-            y, _ = self.multihead_attn(
-                x, memory, memory, key_padding_mask=memory_key_padding_mask, need_weights=False,
-                attn_mask=memory_mask, is_causal=memory_is_causal,
-            )  # fmt: skip
-            return self.dropout2(y)
+            masks = memory_key_padding_mask, memory_mask, memory_is_causal
+            return self.dropout2(self._attended(self.multihead_attn, x, memory, *masks))
 
         x = tgt
         if self.norm_first:

@@ -9,8 +9,7 @@ Next     clip.py, normed.py, fusion.py, parametrize.py, prune.py, rnn.py
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hcq.frontend.nn.utils import parametrizations as parametrizations
 from hcq.frontend.nn.utils import parametrize as parametrize
@@ -22,6 +21,7 @@ from hcq.frontend.nn.utils.clip import clip_grads_with_norm_ as clip_grads_with_
 from hcq.frontend.nn.utils.clip import get_total_norm as get_total_norm
 from hcq.frontend.nn.utils.clip import parameters_to_vector as parameters_to_vector
 from hcq.frontend.nn.utils.clip import vector_to_parameters as vector_to_parameters
+from hcq.lazy_module import late_names
 
 if TYPE_CHECKING:
     from hcq.frontend.nn.utils import prune as prune
@@ -34,18 +34,4 @@ LATE = {
     "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights skip_init",
     "normed": "weight_norm remove_weight_norm spectral_norm remove_spectral_norm",
 }
-MODULES = ("prune", "stateless")
-
-
-def __getattr__(name: str) -> Any:
-    if name in MODULES:
-        return import_module(f"hcq.frontend.nn.utils.{name}")
-    file = next((file for file, names in LATE.items() if name in names.split()), None)
-    if file is None:
-        raise AttributeError(f"module 'hcq.nn.utils' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"hcq.frontend.nn.utils.{file}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *MODULES, *" ".join(LATE.values()).split()})
+__getattr__, __dir__ = late_names(__name__, LATE, ("prune", "stateless"))

@@ -111,10 +111,10 @@ class CachedMemory(GpuVm):
     def read(self, address: int, size_bytes: int) -> bytes:
         return self.bytes_at(address, size_bytes, "read").tobytes()
 
-    def bytes_at(self, va: int, size_bytes: int, kind: str) -> Any:
-        view = super().bytes_at(va, size_bytes, kind)
+    def range_at(self, va: int, size_bytes: int, kind: str) -> Range:
+        one = super().range_at(va, size_bytes, kind)
         self.reach(va, size_bytes, kind)
-        return view
+        return one
 
     def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
         views = super().pieces(va, size_bytes, kind)

@@ -17,6 +17,17 @@ from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.wave_start import user_sgprs
 from hcq.emu.amd.spec import MAX_BLOCK, Chip
 
+NEEDED = (
+    Register.COMPUTE_PGM_LO,
+    Register.COMPUTE_PGM_HI,
+    Register.COMPUTE_PGM_RSRC1,
+    Register.COMPUTE_PGM_RSRC2,
+)
+USER_DATA = tuple(
+    range(Register.COMPUTE_USER_DATA_0, Register.COMPUTE_USER_DATA_0 + registers.USER_DATA_WORDS)
+)
+NO_DATA = (0,) * len(USER_DATA)
+
 
 @dataclass(frozen=True)
 class Dispatch:
@@ -50,63 +61,84 @@ class Dispatch:
     xccs: int = 1
     xcc_scratch_bytes: int = 0
 
+    @functools.cached_property
+    def words(self) -> tuple[int, int]:
+        """RSRC1 and RSRC2 as numbers."""
+        return self.rsrc1.words[0], self.rsrc2.words[0]
 
-@functools.lru_cache(256)
-def _resources(rsrc1: int, rsrc2: int, tmpring: int) -> tuple[Rsrc1, Rsrc2, TmpringSize]:
-    """Registers that most launches of a program have alike. Not to be changed."""
-    return Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2]), TmpringSize.decode([tmpring])
+    def with_sgprs(self, user_sgprs: tuple[int, ...]) -> Dispatch:
+        """The same with other user SGPRs: one for each launch, so nothing is worked out again."""
+        new = object.__new__(Dispatch)
+        vars(new).update(vars(self), words=self.words, user_sgprs=user_sgprs)
+        return new
+
+
+@functools.cache
+def _numbers(rsrc3: int) -> tuple[int, ...]:
+    """The registers that say what a launch is like, in the order in which _described() takes them."""
+    threads, restart = Register.COMPUTE_NUM_THREAD_X, Register.COMPUTE_RESTART_X
+    return (
+        *NEEDED,
+        *(threads + axis for axis in range(3)),
+        *(restart + axis for axis in range(3)),
+        Register.COMPUTE_TMPRING_SIZE,
+        Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO,
+        Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO + 1,
+        rsrc3,
+    )
 
 
 def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
     """A launch from the registers as they are; a sentence when hardware would hang on it."""
-    needed = (
-        Register.COMPUTE_PGM_LO,
-        Register.COMPUTE_PGM_HI,
-        Register.COMPUTE_PGM_RSRC1,
-        Register.COMPUTE_PGM_RSRC2,
-    )
-    missing = [registers.name_of(number) for number in needed if number not in at]
+    found = _described(chip, tuple(map(at.get, _numbers(chip.rsrc3))), tuple(packet.values.values()))
+    if isinstance(found, str):
+        return found
+    return found.with_sgprs(tuple(map(at.get, USER_DATA, NO_DATA)))
+
+
+@functools.lru_cache(512)
+def _described(chip: Chip, values: tuple[int | None, ...], fields: tuple[int, ...]) -> Dispatch | str:
+    """The same without user data; most launches of a program are alike. fields: of the DISPATCH_DIRECT."""
+    missing = [registers.name_of(number) for number, value in zip(NEEDED, values) if value is None]
     if missing:
         return f"{', '.join(missing)} never written"
-    block = tuple(at.get(Register.COMPUTE_NUM_THREAD_X + axis, 0) & 0xFFFF for axis in range(3))
-    grid = (packet.dim_x, packet.dim_y, packet.dim_z)
-    threads = block[0] * block[1] * block[2]
-    if not threads or threads > MAX_BLOCK or not all(grid):
+    known = [value or 0 for value in values]
+    (low, high, word1, word2), threads, restart, (tmpring, base, base_high, rsrc3) = (
+        known[:4],
+        known[4:7],
+        known[7:10],
+        known[10:],
+    )
+    packet = dict(zip(pm4.DispatchDirect.fields, fields))
+    block = threads[0] & 0xFFFF, threads[1] & 0xFFFF, threads[2] & 0xFFFF
+    grid = (packet["dim_x"], packet["dim_y"], packet["dim_z"])
+    count = block[0] * block[1] * block[2]
+    if not count or count > MAX_BLOCK or not all(grid):
         return f"grid {grid} or block {block} is empty or too large"
-    if not packet.compute_shader_en:
+    if not packet["compute_shader_en"]:
         return "compute_shader_en is not set"
-    if any(at.get(Register.COMPUTE_RESTART_X + axis, 0) for axis in range(3)):
+    if any(restart):
         return "COMPUTE_RESTART is not zero"
-    if packet.partial_tg_en:
+    if packet["partial_tg_en"]:
         return "partial_tg_en is not emulated"
-    if packet.use_thread_dimensions:
+    if packet["use_thread_dimensions"]:
         if any(extent % width for extent, width in zip(grid, block)):
             return f"{grid} threads are not whole groups of {block}, and partial_tg_en is not set"
         grid = (grid[0] // block[0], grid[1] // block[1], grid[2] // block[2])
-    rsrc1, rsrc2, tmpring = _resources(
-        at[Register.COMPUTE_PGM_RSRC1],
-        at[Register.COMPUTE_PGM_RSRC2],
-        at.get(Register.COMPUTE_TMPRING_SIZE, 0),
-    )
-    base = (
-        at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO, 0)
-        | at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO + 1, 0) << 32
-    )
+    rsrc1, rsrc2, size = Rsrc1.decode([word1]), Rsrc2.decode([word2]), TmpringSize.decode([tmpring])
     return Dispatch(
-        entry=(at[Register.COMPUTE_PGM_LO] | at[Register.COMPUTE_PGM_HI] << 32) << 8,
+        entry=(low | high << 32) << 8,
         rsrc1=rsrc1,
         rsrc2=rsrc2,
-        rsrc3=at.get(chip.rsrc3, 0),
-        wave_size=32 if packet.cs_w32_en else 64,
-        user_sgprs=tuple(
-            at.get(Register.COMPUTE_USER_DATA_0 + i, 0) for i in range(registers.USER_DATA_WORDS)
-        ),
+        rsrc3=rsrc3,
+        wave_size=32 if packet["cs_w32_en"] else 64,
+        user_sgprs=(),
         grid=grid,
-        block=(block[0], block[1], block[2]),
+        block=block,
         lds_bytes=rsrc2.lds_size // Rsrc2.lds_size.unit * chip.lds_granule,
-        scratch_base=base << 8,
-        wave_scratch_bytes=tmpring.wavesize * chip.wave_bytes_unit,
-        scratch_waves=tmpring.waves,
+        scratch_base=(base | base_high << 32) << 8,
+        wave_scratch_bytes=size.wavesize * chip.wave_bytes_unit,
+        scratch_waves=size.waves,
         is_privileged=bool(rsrc1.priv) or not chip.needs_privilege,
     )
 

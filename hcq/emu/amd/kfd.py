@@ -143,6 +143,12 @@ class EmulatedKfd(Kernel):
     environment: ClassVar[Mapping[str, str]] = {"HSA_USERPTR_FOR_PAGED_MEM": "0"}
     # else ROCr cuts small pieces of the GPU's memory out of blocks of 2 MB, and no call shows them
     apart: ClassVar[Mapping[str, str]] = {"HSA_DISABLE_FRAGMENT_ALLOCATOR": "1"}
+    # no call shows what hipFreeAsync gives back to a pool, or which streams wait: hcq/observe/foreign/runtime_log.py
+    logged: ClassVar[Mapping[str, str]] = {
+        "AMD_LOG_LEVEL": "4",
+        "AMD_LOG_MASK": "9",
+        "AMD_LOG_LEVEL_FILE": "{folder}/runtime.log",
+    }
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)

@@ -29,7 +29,7 @@ from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import kernel_debug, stray_accesses, waves
+from hcq.events import kernel_debug, known_memory, stray_accesses, waves
 from hcq.performance import counters
 
 
@@ -59,18 +59,15 @@ def launch(
     begins           is told of the waves that are resident, whenever others are
     schedules        in which order waves run; None: they stay together
     """
-    start = Launch.from_registers(
-        arch,
-        work.entry,
-        work.rsrc1.words[0],
-        work.rsrc2.words[0],
-        work.rsrc3,
-        work.user_sgprs[: work.rsrc2.user_sgpr],
-        wave32=work.wave_size == 32,
-        lds_bytes=work.lds_bytes,
-        scratch_bytes=work.wave_scratch_bytes // work.wave_size if work.rsrc2.scratch_en else 0,
-        scratch_waves=work.scratch_waves,
+    scratch_bytes = work.wave_scratch_bytes // work.wave_size if work.rsrc2.scratch_en else 0
+    alike = _start(
+        (arch, work.entry, *work.words, work.rsrc3),
+        work.wave_size == 32,
+        work.lds_bytes,
+        scratch_bytes,
+        work.scratch_waves,
     )
+    start = alike.with_sgprs(work.user_sgprs[: alike.user_sgpr_count])
 
     def interrupted() -> bool:
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
@@ -79,6 +76,7 @@ def launch(
     counts = counters.is_wanted()
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
+    known_memory.starts(work.user_sgprs)
     checks = Checks.of_launch(pid, work.entry)
     looks = checks is not None and "memory" in checks.words
     if checks is not None and checks.known is not None and (own := checks.known.shared_bytes) is not None:
@@ -122,7 +120,26 @@ def launch(
             stray_accesses.tell(pid, each)
     if tally is not None:
         look_at_more(run, report, tally, is_ending)
-        counters.tell(pid, tally.record)
+        counters.tell(pid, tally.end())
+
+
+@functools.lru_cache(512)
+def _start(
+    registers: tuple[str, int, int, int, int],
+    is_wave32: bool,
+    lds_bytes: int,
+    scratch_bytes: int,
+    scratch_waves: int,
+) -> Launch:
+    """What launches that differ in user SGPRs alone begin with."""
+    return Launch.from_registers(
+        *registers,
+        (),
+        wave32=is_wave32,
+        lds_bytes=lds_bytes,
+        scratch_bytes=scratch_bytes,
+        scratch_waves=scratch_waves,
+    )
 
 
 def stop_of(work: Dispatch, fault: ShaderFault) -> waves.Stop:

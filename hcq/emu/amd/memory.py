@@ -138,6 +138,11 @@ class GpuVm(AddressSpace):
 
     def bytes_at(self, va: int, size_bytes: int, kind: str) -> Any:
         """A view of the bytes of a range. kind, "read" or "write", is what a fault says."""
+        one = self.range_at(va, size_bytes, kind)
+        return one.data[va - one.start : va - one.start + size_bytes]
+
+    def range_at(self, va: int, size_bytes: int, kind: str) -> Range:
+        """The mapping that has these bytes, which are about to be touched."""
         one = self.find(va)
         if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
             raise self.fault(np.array([va], np.uint64), size_bytes, kind)
@@ -145,11 +150,15 @@ class GpuVm(AddressSpace):
         one.reach(va - one.start, size_bytes, is_write=kind == "write")
         if kind == "write":
             known_memory.written(va, size_bytes)
-        return one.data[va - one.start : va - one.start + size_bytes]
+        return one
 
     def load_words(self, va: int, count: int) -> list[int]:
         """32-bit words. Raises PageFault."""
-        words: list[int] = np.frombuffer(self.bytes_at(va, 4 * count, "read").tobytes(), np.uint32).tolist()
+        one = self.range_at(va, 4 * count, "read")
+        at = va - one.start
+        if one.singles is not None and not at & 3:
+            return one.singles[at >> 2 : (at >> 2) + count].tolist()
+        words: list[int] = np.frombuffer(one.data[at : at + 4 * count].tobytes(), np.uint32).tolist()
         return words
 
     def load32(self, va: int) -> int:
@@ -158,11 +167,20 @@ class GpuVm(AddressSpace):
 
     def load64(self, va: int) -> int:
         """A word of 64 bits. Raises PageFault."""
-        return int(self.bytes_at(va, 8, "read").view(np.uint64)[0])
+        one = self.range_at(va, 8, "read")
+        at = va - one.start
+        if one.doubles is not None and not at & 7:
+            return int(one.doubles[at >> 3])
+        return int(one.data[at : at + 8].view(np.uint64)[0])
 
     def store32(self, va: int, value: int) -> None:
         """Write the low 32 bits of a value. Raises PageFault."""
-        self.bytes_at(va, 4, "write").view(np.uint32)[0] = value & 0xFFFFFFFF
+        one = self.range_at(va, 4, "write")
+        at = va - one.start
+        if one.singles is not None and not at & 3:
+            one.singles[at >> 2] = value & 0xFFFFFFFF
+        else:
+            one.data[at : at + 4].view(np.uint32)[0] = value & 0xFFFFFFFF
 
     def store64(self, va: int, value: int) -> None:
         """Write the low 64 bits of a value. Raises PageFault."""

@@ -28,10 +28,10 @@ from hcq.events import kernel_debug
 from hcq.layout import Packet
 
 AHEAD_WORDS = 64  # of the ring, that are read together
-QUIET = (
-    pm4.Opcode.SET_SH_REG,
-    pm4.Opcode.NOP,
-)  # nobody sees their end: the next one follows in the same step
+# nobody sees their end
+QUIET = frozenset((pm4.Opcode.SET_SH_REG, pm4.Opcode.NOP, pm4.Opcode.EVENT_WRITE, pm4.Opcode.ACQUIRE_MEM))
+# none of them takes long, or has others follow that are not in the ring: the next one follows in the same step
+BRIEF = QUIET | {pm4.Opcode.RELEASE_MEM}
 MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
 HANDLERS = Handlers()
 on = HANDLERS.on
@@ -40,6 +40,16 @@ on = HANDLERS.on
 @functools.lru_cache(4096)
 def _decoded(words: tuple[int, ...], family: int) -> Packet:
     return pm4.decode_one(words, pm4.GFX9 if family == 9 else pm4.GFX11)
+
+
+@functools.lru_cache(1024)
+def _first_register(header: int, where: int, length: int, family: int) -> int | None:
+    """The first register that a packet of these two words, and so many in all, writes; None: it is looked at."""
+    packet = _decoded((header, where, *[0] * (length - 2)), family)
+    if type(packet) is not pm4.SetShReg or packet.unclaimed or len(packet.tail_words) != length - 2:
+        return None
+    first = int(packet.reg_offset)
+    return first if registers.FIRST <= first <= first + length - 3 <= registers.LAST else None
 
 
 class Frame:
@@ -55,6 +65,7 @@ class Pm4Engine:
 
     def __init__(self, gpu: ProcessGpu, queue: EmulatedQueue) -> None:
         self.gpu, self.queue, self.vm = gpu, queue, gpu.vm
+        self.family = gpu.chip.family
         self.registers: dict[int, int] = {}
         self.frames: list[Frame] = []
         self.headers: deque[int] = deque(maxlen=8)  # of the packets that it took last
@@ -86,7 +97,12 @@ class Pm4Engine:
         """Execute one whole packet. False: it waits for something; call again."""
         if not self.is_waiting:
             self.headers.append(words[0])
-        packet = _decoded(words, self.gpu.chip.family)
+        if words[0] >> 8 & 0xFF == pm4.Opcode.SET_SH_REG and len(words) > 2 and kernel_debug.debugger is None:
+            first = _first_register(words[0], words[1], len(words), self.family)
+            if first is not None:
+                self.registers.update(zip(range(first, first + len(words) - 2), words[2:]))
+                return True
+        packet = _decoded(words, self.family)
         handler = HANDLERS.get(type(packet))
         if handler is None:
             raise self.queue.stop(f"{packet!r} is no packet this processor knows: {words[0]:#010x}")
@@ -97,10 +113,6 @@ class Pm4Engine:
         is_done = handler(self, packet)
         self.is_waiting = not is_done
         return is_done
-
-    def is_quiet(self, header: int) -> bool:
-        """Whether the packet that this header starts may be executed in one step with the next one."""
-        return header >> 8 & 0xFF in QUIET and self.gpu.random is None and self.gpu.watch is None
 
     def push(self, words: Sequence[int], va: int, xcc: int = 0) -> None:
         """Run these words, which are at an address, next, in the place of a packet."""
@@ -301,17 +313,24 @@ class Pm4Queue(EmulatedQueue):
         wptr = self.rung(self.ring_words, "words")
         if wptr is None or wptr - self.rptr == self.ring_words:
             return self.engine.dispatches.drain()
-        ahead, at, is_quiet = self._words(min(wptr - self.rptr, AHEAD_WORDS)), 0, True
-        while is_quiet and at < len(ahead):
-            is_quiet, size = self.engine.is_quiet(ahead[at]), pm4.length_words(ahead[at])
-            is_beyond = self.rptr + size > wptr
-            if at and (is_beyond or not is_quiet):
-                self._report_read_pointer()  # it may run for long, or be the one that stops the queue
+        ahead, at, told, goes_on = self._words(min(wptr - self.rptr, AHEAD_WORDS)), 0, 0, True
+        is_alone = self.gpu.random is not None or self.gpu.watch is not None  # each packet is a step
+        while goes_on and at < len(ahead):
+            opcode, size = ahead[at] >> 8 & 0xFF, pm4.length_words(ahead[at])
+            is_beyond, goes_on = self.rptr + size > wptr, not is_alone and opcode in BRIEF
+            if told < at and (is_beyond or opcode not in QUIET):
+                self._report_read_pointer()  # it may run for long
+                told = at
             if is_beyond:
                 raise self.stop(f"a packet of {size} words at {self.rptr} goes beyond the doorbell {wptr}")
             words = ahead[at : at + size] if at + size <= len(ahead) else self._words(size)
-            if not self.engine.execute(tuple(words)):
-                return at > 0
+            try:
+                if not self.engine.execute(tuple(words)):
+                    return at > 0
+            except Exception:
+                if told < at:
+                    self._report_read_pointer()  # this one is where the queue stands
+                raise
             self.rptr += size
             at += size
         self._report_read_pointer()

@@ -236,17 +236,19 @@ class Job:
 
     def __init__(self) -> None:
         self.table = np.zeros(JOB_WORDS, np.int64)
-        self.table[GROUP] = -1
+        self.fields = self.table.data  # the same, quicker to read and write one by one
+        self.address = native.address_of(self.fields)
+        self.fields[GROUP] = -1
         self.held: list[Any] = []
 
     def __getitem__(self, field: int) -> int:
-        return int(self.table[field])
+        return self.fields[field]
 
     def __setitem__(self, field: int, value: int) -> None:
-        self.table[field] = value
+        self.fields[field] = value
 
     def run(self, instructions: int) -> int:
         """Run workgroups until so many instructions are used up, or a wave is stuck. Returns how many were."""
-        self.table[LEFT] = instructions
-        driver().run(native.address_of(self.table.data))
-        return instructions - self[LEFT]
+        self.fields[LEFT] = instructions
+        driver().run(self.address)
+        return instructions - self.fields[LEFT]

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.program import Binding, Program, Size
+from hcq.emu.metal.shader.stopping import Stop
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import stretch_at
@@ -24,14 +25,16 @@ from hcq.events.known_memory import KnownMemory
 from hcq.system import native
 
 
-def run(program: Program, grid: Size, block: Size, bindings: Mapping[int, Binding], entry: int) -> None:
-    """Run a launch of the pipeline that reports know by this number. Raises KernelFault."""
+def run(
+    program: Program, grid: Size, block: Size, bindings: Mapping[int, Binding], entry: int, stop: Stop
+) -> None:
+    """Run a launch of the pipeline that reports know by this number. Raises KernelFault, Stopped."""
     checks = Checks.of_launch(os.getpid(), entry)
     if checks is None or "memory" not in checks.words:
-        program.run(grid, block, dict(bindings), entry)
+        program.run(grid, block, dict(bindings), entry, stop)
         return
     try:
-        program.run(grid, block, limited(checks.known, bindings), entry)
+        program.run(grid, block, limited(checks.known, bindings), entry, stop)
     except KernelFault as fault:
         note(checks, program, fault)
         raise
@@ -60,6 +63,8 @@ def note(checks: Checks, program: Program, fault: KernelFault) -> None:
     kind = fault.access or ("store" if " writes " in str(fault) else "load")
     if fault.is_misaligned:
         rule, address = "misaligned-access", fault.address
+    elif fault.own_byte >= 0:
+        rule, address = "local-overrun", fault.own_byte
     elif fault.shared_byte >= 0:
         rule, address = "shared-beyond", fault.shared_byte
     elif fault.access:

@@ -70,6 +70,7 @@ class CommandBuffer(Object):
         self.queue, self.device = queue, queue.device
         self.status = Status.NOT_ENQUEUED
         self.steps: list[Step | tuple[SharedEvent, int]] = []
+        self.signals: list[tuple[SharedEvent, int]] = []  # that it will set, and to what
         self.encoder: Encoder | None = None
         self.why = ""  # of status ERROR
         self.ended_seconds = 0.0
@@ -109,6 +110,11 @@ class CommandBuffer(Object):
             self.device.changed.notify_all()
         self.let_go()
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody can be waiting for it: the host has set all that it would set to more than that."""
+        return bool(self.signals) and all(event.value > value for event, value in self.signals)
+
     def check_open(self, message: Message) -> None:
         """Raises DriverError when nothing can be encoded."""
         if self.status >= Status.COMMITTED:
@@ -131,6 +137,7 @@ class CommandBuffer(Object):
         self.check_open(messages.SIGNAL_EVENT)
         self.keep(event)
         self.steps.append(lambda: event.set(value))
+        self.signals.append((event, value))
 
     @answers(messages.WAIT_FOR_EVENT, "MTLSharedEvent")
     def _wait_for_event(self, event: SharedEvent, value: int) -> None:
@@ -284,7 +291,10 @@ class ComputeEncoder(Encoder):
                     f"{messages.DISPATCH}: {what.name} begins at offset {bound[1]}, no multiple of {what.alignment}."
                 )
             bindings[index] = data
-        self.buffer.steps.append(lambda: checks.run(pipeline.program, grid, block, bindings, pipeline.handle))
+        stop = self.buffer.queue.processor.stopping
+        self.buffer.steps.append(
+            lambda: checks.run(pipeline.program, grid, block, bindings, pipeline.handle, stop)
+        )
 
 
 class BlitEncoder(Encoder):

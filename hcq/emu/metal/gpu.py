@@ -7,6 +7,8 @@ Next     device.py (the same with its messages), resources.py, commands.py, proc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hcq.emu.condition import Condition
 from hcq.emu.metal.runtime import Object, Runtime
 from hcq.emu.metal.spec import Spec
@@ -21,4 +23,5 @@ class Gpu(Object):
         super().__init__(runtime)
         self.spec = spec
         self.allocated_bytes = 0
+        self.watches: set[Callable[[], None]] = set()  # who looks, when the host has set an event
         self.changed = Condition()

@@ -78,6 +78,8 @@ class SharedEvent(Object):
     @answers(messages.SET_SIGNALED_VALUE)
     def _set_signaled_value(self, value: int) -> None:
         self.set(value)
+        for look in tuple(self.device.watches):
+            look()
 
     @answers(messages.WAIT_SIGNALED)
     def _wait_until(self, value: int, timeout_ms: int) -> int:

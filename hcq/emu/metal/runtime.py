@@ -13,6 +13,7 @@ number fits its type, and each object is alive and of the class that is asked fo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
@@ -29,6 +30,23 @@ from hcq.system import native
 T = TypeVar("T", bound=Callable[..., Any])
 FIRST_OBJECT, FIRST_CLASS, FIRST_SELECTOR = 0x6000_0000_0000, 0x1_0000_0000, 0x2_0000_0000
 _RANGES = {"B": (0, 1), "C": (0, 2**8 - 1), "q": (-(2**63), 2**63 - 1), "Q": (0, 2**64 - 1)}
+
+
+What = tuple[str, str, str]  # a message in words: its sign, of whom, its selector
+
+
+def _text(what: What) -> str:
+    return "{}[{} {}]".format(*what)
+
+
+@functools.cache
+def _wanted(encoding: str, kinds: tuple[str, ...]) -> tuple[tuple[str, str, int, int], ...]:
+    """Of each argument its type, its class where it is an object, and the range of a number, empty for others."""
+    left = iter(kinds)
+    return tuple(
+        (kind, next(left) if kind == "@" else "", *_RANGES.get(kind, (1, 0)))
+        for kind in native.split_encoding(encoding)[3:]
+    )
 
 
 def answers(message: Message, *kinds: str) -> Callable[[T], T]:
@@ -230,15 +248,15 @@ class Runtime(Kernel):
             raise self.refuse(f"objc_msgSend: {selector:#x} is no selector. Register its name.")
         class_name = self._class_names.get(receiver)
         if class_name is not None:
-            what = f"+[{class_name} {name}]"
+            what = "+", class_name, name
             found = CLASS_METHODS.get((class_name, name))
             if found is None:
-                raise self.refuse(f"{what}: unrecognized selector sent to the class.")
+                raise self.refuse(f"{_text(what)}: unrecognized selector sent to the class.")
             message, kinds, method = found
             values = self._check(what, message, kinds, encoding, arguments)
             return self._answer(what, method(self, *values), name)
-        thing = self.find(receiver, f"objc_msgSend({name})")
-        what = f"-[{thing.kind} {name}]"
+        thing = self._objects.get(receiver) or self.find(receiver, f"objc_msgSend({name})")
+        what = "-", thing.kind, name
         if name == "retain":
             thing.retain()
             return receiver
@@ -247,44 +265,50 @@ class Runtime(Kernel):
             return None
         known = type(thing).methods.get(name)
         if known is None:
-            raise self.refuse(f"{what}: unrecognized selector sent to instance {receiver:#x}.")
+            raise self.refuse(f"{_text(what)}: unrecognized selector sent to instance {receiver:#x}.")
         message, kinds, method = known
         values = self._check(what, message, kinds, encoding, arguments)
         return self._answer(what, method(thing, *values), name)
 
-    def _answer(self, what: str, found: Any, selector: str) -> Any:
+    def _answer(self, what: What, found: Any, selector: str) -> Any:
         """Objects as addresses: `new...` gives one to its caller to release, others are the pool's."""
         if not isinstance(found, Object):
             return 0 if found is None else found
-        return found.handle if selector.startswith("new") else self.autorelease(found, what)
+        return found.handle if selector.startswith("new") else self.autorelease(found, _text(what))
 
     def _check(
-        self, what: str, message: Message, kinds: Sequence[str], encoding: str, arguments: Sequence[Any]
-    ) -> list[Any]:
+        self, what: What, message: Message, kinds: tuple[str, ...], encoding: str, arguments: tuple[Any, ...]
+    ) -> Sequence[Any]:
         """Arguments as the method takes them. Raises DriverError for what does not fit the declared types."""
         if encoding != message.encoding:
-            raise self.refuse(f"{what}: sent as {encoding!r}, and it is {message.encoding!r}.")
-        types = native.split_encoding(encoding)[3:]
-        if len(types) != len(arguments):
-            raise self.refuse(f"{what}: {len(arguments)} arguments, and it takes {len(types)}.")
-        wanted = iter(kinds)
-        found: list[Any] = []
-        for number, (kind, value) in enumerate(zip(types, arguments)):
-            where = f"{what}: argument {number}"
+            raise self.refuse(f"{_text(what)}: sent as {encoding!r}, and it is {message.encoding!r}.")
+        wanted = _wanted(encoding, kinds)
+        if len(wanted) != len(arguments):
+            raise self.refuse(f"{_text(what)}: {len(arguments)} arguments, and it takes {len(wanted)}.")
+        found: list[Any] | None = None
+        for number, (kind, class_name, low, high) in enumerate(wanted):
+            value = arguments[number]
             if kind == "@":
-                found.append(self._object(where, value, next(wanted)))
-                continue
-            if kind[0] == "{":
-                if len(value) != len(kind[1:-1].partition("=")[2]):
-                    raise self.refuse(f"{where} is {value!r}, and it takes {kind}.")
-                for each in value:
-                    self._number(where, "Q", each)
-            elif kind in _RANGES:
-                self._number(where, kind, value)
-            elif kind[0] in "^*" and not isinstance(value, (bytes, bytearray, memoryview)):
-                raise self.refuse(f"{where} is {value!r}, and it takes memory ({kind}).")
-            found.append(value)
-        return found
+                found = list(arguments) if found is None else found
+                thing = self._objects.get(value) if type(value) is int else None
+                if thing is None or thing.kind != class_name:
+                    thing = self._object(f"{_text(what)}: argument {number}", value, class_name)
+                found[number] = thing
+            elif type(value) is not int or not low <= value <= high:
+                self._look_at(f"{_text(what)}: argument {number}", kind, value)
+        return arguments if found is None else found
+
+    def _look_at(self, where: str, kind: str, value: Any) -> None:
+        """Whether an argument that is no object is of its type."""
+        if kind[0] == "{":
+            if len(value) != len(kind[1:-1].partition("=")[2]):
+                raise self.refuse(f"{where} is {value!r}, and it takes {kind}.")
+            for each in value:
+                self._number(where, "Q", each)
+        elif kind in _RANGES:
+            self._number(where, kind, value)
+        elif kind[0] in "^*" and not isinstance(value, (bytes, bytearray, memoryview)):
+            raise self.refuse(f"{where} is {value!r}, and it takes memory ({kind}).")
 
     def _number(self, where: str, kind: str, value: Any) -> None:
         low, high = _RANGES[kind]

@@ -20,6 +20,7 @@ from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import ChannelError, ClassError, LaunchError
 from hcq.emu.nv.launch import Shader, Windows
+from hcq.emu.nv.launch_plans import Split
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction, StructureSize
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES, DependentAction, Qmd, qmd_for
@@ -41,6 +42,12 @@ PAYLOAD_BYTES = {
     StructureSize.SEMAPHORE_TWO_WORDS: 8,
     StructureSize.SEMAPHORE_FOUR_WORDS: 4,
 }
+OF_WINDOWS = (
+    compute.SetShaderSharedMemoryWindowA, compute.SetShaderSharedMemoryWindowB, compute.SetShaderLocalMemoryWindowA,
+    compute.SetShaderLocalMemoryWindowB, compute.SetShaderLocalMemoryA, compute.SetShaderLocalMemoryB,
+    compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB,
+    compute.SetShaderLocalMemoryNonThrottledC,
+)  # fmt: skip
 MAX_CHAIN = 1 << 16  # dependent launches behind one another: more is a circle
 REDUCTIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
 
@@ -48,6 +55,31 @@ REDUCTIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
 @functools.lru_cache(1 << 10)
 def _decoded(class_id: int, words: tuple[int, ...]) -> Qmd:
     return qmd_for(class_id).decode(words)
+
+
+@functools.cache
+def _bank_words(class_id: int) -> tuple[str, int, int, int, int]:
+    """The field of a QMD with the address of constant bank 0: its name, first word, bits there, first bit, unit."""
+    kind = qmd_for(class_id)
+    name = kind.renamed.get("constant_buffer_addr_0", "constant_buffer_addr_0")
+    field = kind.fields[name]
+    first = field.low // 32
+    return name, first, field.mask >> 32 * first, field.low - 32 * first, field.unit
+
+
+def _split(class_id: int, words: list[int]) -> Split:
+    """A QMD, and what it has in common with those that differ in the address of constant bank 0 alone."""
+    name, first, bits, low, unit = _bank_words(class_id)
+    count = -(-bits.bit_length() // 32)
+    packed = sum(words[first + number] << 32 * number for number in range(count))
+    rest = packed & ~bits
+    for number in range(count):
+        words[first + number] = rest >> 32 * number & 0xFFFFFFFF
+    common = _decoded(class_id, tuple(words))
+    whole = object.__new__(type(common))
+    whole.__dict__.update(common.__dict__)
+    whole.values = {**common.values, name: ((packed & bits) >> low) * unit}
+    return Split(common, whole)
 
 
 class ComputeProcessor(Engine):
@@ -58,6 +90,7 @@ class ComputeProcessor(Engine):
         self.qmd = qmd_for(class_id)
         self.shader = shader
         self.inline: list[int] = []
+        self._said: tuple[tuple[int, ...], Windows] | None = None  # words of OF_WINDOWS, and what they say
         self.dependence: dict[int, int] = {}  # QMD address -> how many grids it still waits for
 
     # ------------------------------------------------------------ launches
@@ -82,18 +115,18 @@ class ComputeProcessor(Engine):
         va = self.last(compute.SendPcasA).qmd_address_shifted8
         self._begin(va, self.read_qmd(va) if copy else None)
 
-    def _begin(self, va: int, qmd: Qmd | None) -> None:
+    def _begin(self, va: int, qmd: Split | None) -> None:
         self.channel.begin(self, lambda: self._launch(va, qmd), is_ordered=False)
 
-    def read_qmd(self, va: int) -> Qmd:
+    def read_qmd(self, va: int) -> Split:
         """The QMD at an address. Raises LaunchError when it is of a version that this class does not read."""
         if va % ALIGNMENT_BYTES:
             raise LaunchError(
                 f"Graphics SKEDCHECK: the QMD at {va:#x} is not aligned to {ALIGNMENT_BYTES} bytes"
             )
         words = self.channel.view.words(va, self.qmd.length_words, SCHEDULER)
-        found = _decoded(self.class_id, tuple(words))
-        version = found.value("qmd_major_version"), found.value("qmd_minor_version")
+        found = _split(self.class_id, words)
+        version = found.common.value("qmd_major_version"), found.common.value("qmd_minor_version")
         if version != (self.qmd.version, 0):
             raise LaunchError(
                 f"Graphics SKEDCHECK: the QMD at {va:#x} says version {version[0]}.{version[1]}; class "
@@ -101,17 +134,18 @@ class ComputeProcessor(Engine):
             )
         return found
 
-    def _launch(self, va: int, qmd: Qmd | None) -> None:
+    def _launch(self, va: int, read: Split | None) -> None:
         """Run a grid, release its semaphores, then launch what depends on it."""
-        waiting = [(va, qmd)]
+        waiting = [(va, read)]
         for _ in range(MAX_CHAIN):
             if not waiting:
                 return
-            va, qmd = waiting.pop(0)
-            qmd = self.read_qmd(va) if qmd is None else qmd
+            va, read = waiting.pop(0)
+            read = self.read_qmd(va) if read is None else read
+            qmd = read.qmd
             try:
                 self.shader.run(
-                    qmd,
+                    read,
                     self.channel.view,
                     self._windows(),
                     lambda: self.channel.is_ending,
@@ -129,6 +163,12 @@ class ComputeProcessor(Engine):
 
     def _windows(self) -> Windows:
         """What the channel has said of its windows and of local memory."""
+        words = tuple(self.words.get(method.at, 0) for method in OF_WINDOWS)
+        if self._said is None or self._said[0] != words:
+            self._said = words, self._said_windows()
+        return self._said[1]
+
+    def _said_windows(self) -> Windows:
         kind = self.accepted[compute.SetShaderLocalMemoryNonThrottledC.at].method
         counts = kind.decode([self.word(kind)]).values
         return Windows(
@@ -143,8 +183,8 @@ class ComputeProcessor(Engine):
             counts.get("max_singleton_tpc_gpc_count", 0),
         )
 
-    def _dependents(self, qmd: Qmd) -> list[tuple[int, Qmd | None]]:
-        found: list[tuple[int, Qmd | None]] = []
+    def _dependents(self, qmd: Qmd) -> list[tuple[int, Split | None]]:
+        found: list[tuple[int, Split | None]] = []
         for number in range(2):
             if not qmd.value(f"dependent_qmd{number}_enable"):
                 continue
@@ -157,7 +197,7 @@ class ComputeProcessor(Engine):
             elif action == DependentAction.QMD_DECREMENT_DEPENDENCE:
                 left = self.dependence.pop(va, None)
                 if left is None:
-                    left = self.read_qmd(va).value("dependence_counter")
+                    left = self.read_qmd(va).common.value("dependence_counter")
                 if left > 1:
                     self.dependence[va] = left - 1
                 else:

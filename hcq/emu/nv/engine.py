@@ -20,6 +20,7 @@ from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import methods_of
 
 Handler = Callable[[Any, Any], None]
+MAX_FINE = 1 << 12  # words that are remembered of each method
 
 
 def on(method: type[Method]) -> Callable[[Handler], Handler]:
@@ -41,6 +42,7 @@ class Accepted:
         for field in method.fields.values():
             self.mask |= field.mask
         self.enums = [field for field in method.fields.values() if field.enum is not None]
+        self.fine: set[int] = set()  # words that are values
 
     def refusal(self, word: int) -> str:
         """Why a word is no value of this method; empty when it is one."""
@@ -104,8 +106,11 @@ class Engine:
         takes = self.accepted.get(address)
         if takes is None:
             raise self.error(f"class {self.class_id:#x} has no method {address:#06x} (data {word:#010x})")
-        if why := takes.refusal(word):
-            raise self.error(f"class {self.class_id:#x}, method {address:#06x}: {why}")
+        if word not in takes.fine:
+            if why := takes.refusal(word):
+                raise self.error(f"class {self.class_id:#x}, method {address:#06x}: {why}")
+            if len(takes.fine) < MAX_FINE:
+                takes.fine.add(word)
         self.words[address] = word
         handler = self.handlers.get(takes.method.at)
         if handler is not None:

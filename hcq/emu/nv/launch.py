@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.bank0 import BANKS, spots_of
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
 from hcq.emu.nv.errors import (
@@ -38,11 +39,13 @@ from hcq.emu.nv.errors import (
     MmuFault,
 )
 from hcq.emu.nv.launch_limits import block_of, check_launch, cluster_of, grid_of, local_memory_bytes
+from hcq.emu.nv.launch_plans import Plan, Plans, Split, without
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import (
     Deadlock,
     Interrupted,
@@ -95,46 +98,6 @@ class Windows(NamedTuple):
     singleton_gpcs: int = 0
 
 
-class Bank0(NamedTuple):
-    """Where compiled code finds what the launcher wrote: offsets in constant bank 0, and 0 for what is not there.
-
-    const      where constant bank 3 is
-    reserved   of shared memory: where it ends, and the slot of cooperative groups
-    bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
-    params     from sm_90 on: the parameters' address, and behind it that of their end
-    clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
-    is_cluster   whether a cluster is more than one block
-    envregs    %envreg registers in a row: (number of the first, how many, where)
-    """
-
-    ntid: int
-    nctaid: int
-    shared_window: int
-    local_window: int
-    stack_pointer: int
-    const: int
-    reserved: int
-    bank: int = 0
-    param_end: int = 0
-    params: int = 0
-    clusters: tuple[int, int, int] = (0, 0, 0)
-    envregs: tuple[tuple[int, int, int], ...] = ()
-    is_cluster: int = 0
-
-
-BANKS = {
-    3: Bank0(
-        0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C, envregs=((0, 32, 0x088),)
-    ),
-    4: Bank0(
-        0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C),
-        envregs=((0, 32, 0x040),), is_cluster=0x140,
-    ),
-    5: Bank0(
-        0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0),
-        envregs=((0, 16, 0x250), (16, 16, 0x0D0)), is_cluster=0x36C,
-    ),
-}  # fmt: skip
 PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
 CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.global")
 COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
@@ -145,8 +108,14 @@ class Guarded:
 
     def __init__(self, memory: Memory, gaps: Gaps, program: int) -> None:
         self.gaps, self.program = gaps, program
-        self.load, self._store = memory.load, memory.store
+        self.load, self._store, self.places_of = memory.load, memory.store, memory.places_of
+        self.memory = memory
         self.found: Stray | None = None
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        return self.memory.heap
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""
@@ -169,6 +138,8 @@ class Shader:
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
         self.schedules = Schedules(spec.seed)
+        self.plans = Plans()
+        self._fine_windows: tuple[object, Windows] | None = None  # none is mapped inside of them
 
     def invalidate_code(self) -> None:
         """Read kernels from memory again."""
@@ -184,49 +155,29 @@ class Shader:
             self.data.invalidate()
 
     def run(
-        self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
+        self, read: Split, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
     ) -> None:
         """Run a grid to its end.
 
         interrupted   asked from time to time; when it says yes, the grid ends
         pid           whose it is
         """
-        check_launch(self.chip, qmd)
+        qmd = read.qmd
         if qmd.value("invalidate_instruction_cache"):
             self.invalidate_code()
         if qmd.value("invalidate_shader_constant_cache"):
             self.invalidate_constants()
         if qmd.value("invalidate_shader_data_cache"):
             self.invalidate_data()
-        program = qmd.value("program_address")
         counts = counters.is_wanted()
+        program = qmd.value("program_address")
         checks = Checks.of_launch(pid, program)
-        code = self._code(view, program, additions_of(checks) + (counted,) * counts)
-        kernel = code.kernel
-        grid, block = grid_of(qmd), block_of(qmd)
-        needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
-        bank = self._bank0(view, qmd) if needs_bank else b""
-        self._check_windows(view, windows, program)
-        if needs_bank:
-            check_bank0(self.chip, qmd, code, bank, windows)
-        # zeros stand for the code where there is only PTX
-        has_code = any(view.read(program, CODE_BYTES, CONSTANTS))
-        if has_code:
-            check_constants(qmd, code)
-        dynamic = self._shared(qmd, kernel, program)
+        plan, bank = self._plan(read, view, windows, additions_of(checks) + (counted,) * counts)
+        kernel, grid, block, together = plan.code.kernel, plan.grid, plan.block, plan.together
         self._check_local_memory(qmd, view, windows)
-        at = self.chip.param_offset_of(kernel.param_bytes)
-        if needs_bank and at + kernel.param_bytes > len(bank):
-            raise LaunchError(
-                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
-                f"{kernel.param_bytes} bytes of parameters at {at:#x}"
-            )
-        params = bank[at : at + kernel.param_bytes]
+        params = bank[plan.param_at : plan.param_at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
-        envregs = envregs_of(qmd, bank)
-        # a cooperative grid's blocks are given an address to meet at
-        together = bool(envregs["envreg1"] | envregs["envreg2"])
         if together:
             registers, shared = qmd.value("register_count"), qmd.value("shared_memory_size")
             units = SMS_PER_TPC * sum(self.chip.part.tpcs)
@@ -238,7 +189,7 @@ class Shader:
         )
         known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
-        tally = tally_of(self.chip, qmd, kernel, sample, has_code) if counts else None
+        tally = tally_of(self.chip, qmd, kernel, sample, plan.has_code) if counts else None
         debugger = kernel_debug.debugger
         run = functools.partial(
             kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program, memory),
@@ -246,22 +197,22 @@ class Shader:
             block,
             memory if guarded is None else guarded,
             params,
-            dynamic_shared_bytes=dynamic,
+            dynamic_shared_bytes=plan.dynamic_bytes,
             shared_window=windows.shared,
             local_window=windows.local,
             interrupted=interrupted,
-            specials=envregs,
+            specials=plan.envregs,
             together=together,
             checks=checks,
             schedule=self.schedules.of_launch(grid, block),
-            cluster=cluster_of(qmd),
+            cluster=plan.cluster,
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:
                 report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample, running=running)
             if tally is not None:
                 self._look_at_more(run, report, tally)
-                counters.tell(pid, tally.record)
+                counters.tell(pid, tally.end())
         except (KernelFault, UsageError) as error:
             end = stopped(error, memory, block)
             if isinstance(error, KernelFault) and not isinstance(error, Interrupted):
@@ -290,15 +241,68 @@ class Shader:
             pass
         tally.learn(held)
 
+    # ------------------------------------------------------------ what it does
+
+    def _plan(
+        self, read: Split, view: View, windows: Windows, additions: tuple[Addition, ...]
+    ) -> tuple[Plan, bytes]:
+        """What a launch does, and constant bank 0. Raises LaunchError, KernelError and others for an impossible one."""
+        qmd, key = read.qmd, (view.table.number, windows, additions)
+        known = self.plans.find(read.common, *key)
+        if known is None:
+            check_launch(self.chip, qmd)
+        program = qmd.value("program_address")
+        # zeros stand for the code where there is only PTX
+        code, has_code = self._code(view, program, additions)
+        kernel = code.kernel
+        needs_bank = bool(qmd.value("constant_buffer_valid_0")) or not is_lone_exit(kernel)
+        bank = self._bank0(view, qmd) if needs_bank else b""
+        self._check_windows(view, windows, program)
+        if known is not None and known.suits(code, has_code, bank, qmd.value("constant_buffer_addr_0")):
+            return known, bank
+        if needs_bank:
+            check_bank0(self.chip, qmd, code, bank, windows)
+        if has_code:
+            check_constants(qmd, code)
+        dynamic = self._shared(qmd, kernel, program)
+        at = self.chip.param_offset_of(kernel.param_bytes)
+        if needs_bank and at + kernel.param_bytes > len(bank):
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
+                f"{kernel.param_bytes} bytes of parameters at {at:#x}"
+            )
+        envregs = envregs_of(qmd, bank)
+        # a cooperative grid's blocks are given an address to meet at
+        together = bool(envregs["envreg1"] | envregs["envreg2"])
+        spots = spots_of(BANKS[qmd.version], at, kernel.param_bytes)
+        shape = grid_of(qmd), block_of(qmd), cluster_of(qmd)
+        made = Plan(
+            read.common,
+            code,
+            has_code,
+            *shape,
+            dynamic,
+            at,
+            envregs,
+            together,
+            spots,
+            *without(bank, at, spots),
+        )
+        self.plans.keep(made, *key)
+        return made, bank
+
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> Code:
-        """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
+    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> tuple[Code, bool]:
+        """The kernel at an address, through the instruction cache: code that changed needs an invalidation.
+
+        Returns it, and whether there is machine code, too
+        """
         if program % CODE_ALIGNMENT:
             raise LaunchError(
                 f"Graphics SKEDCHECK: program address {program:#x} is no multiple of {CODE_ALIGNMENT}"
             )
-        view.read(program, CODE_BYTES, CONSTANTS)
+        has_code = any(view.read(program, CODE_BYTES, CONSTANTS))
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
         key = view.table.number, program, additions
         known = self.code.get(key)
@@ -308,12 +312,12 @@ class Shader:
                     f"{WARP_EXCEPTION}: the code at {program:#x} was replaced, and the instruction cache "
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
-            return known[1]
+            return known[1], has_code
         code = load(view, raw, program, self.chip, additions)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code
-        return code
+        return code, has_code
 
     # ------------------------------------------------------------ constant bank 0
 
@@ -352,6 +356,12 @@ class Shader:
 
     def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
+        if (
+            self._fine_windows is not None
+            and self._fine_windows[0] is view.index
+            and self._fine_windows[1] == windows
+        ):
+            return
         shared_bytes = LOW_SHARED_WINDOW_BYTES
         if self.chip.has_shared_window_of_4_gib:
             shared_bytes = SHARED_WINDOW_BYTES
@@ -375,6 +385,7 @@ class Shader:
                     inside.start,
                     warp_error=WRONG_SPACE,
                 )
+        self._fine_windows = view.index, windows
 
     def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:
         """Raises LaunchError when the channel was not given the local memory that a QMD asks for."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hcq.emu.backing import Backing
 from hcq.emu.kernel import UserMemory
 from hcq.emu.nv.errors import Access, FaultType, MmuFault
+from hcq.emu.nv.shader.device_heap import START, Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.memory import AddressSpace, Mapping
 from hcq.emu.nv.shader.types import Lanes, Scalar
@@ -81,6 +82,7 @@ class PageTable:
         self.mappings: dict[int, Mapping] = {}
         self.users: tuple[UserMapping, ...] = ()  # those of them that are pages of another process
         self._view: View | None = None
+        self.heap: Heap | None = None
 
     def map(self, mapping: Mapping) -> None:
         """Add a mapping. The caller has made sure that nothing is there."""
@@ -151,6 +153,14 @@ class View(AddressSpace):
         except BadAccess as bad:
             self.missed = bad.address, Access.WRITE
             raise
+
+    def new_heap(self) -> Heap:
+        if self.table.heap is None:
+            made = self.table.heap = Heap()
+            self.table.map(Mapping(START, made.host, True, "the heap of malloc"))
+        if self.find(START) is None:  # this view is older than the heap
+            self.insert(Mapping(START, self.table.heap.host, True, "the heap of malloc"))
+        return self.table.heap
 
     def take_missed(self) -> tuple[int, Access] | None:
         """The access that was refused since the last question: its address and kind."""

@@ -129,9 +129,14 @@ class Pbdma:
                     f"word {here} of the segment at {entry.get:#x}, {words[here]:#010x}, promises {count} words; "
                     f"{len(words) - at} are left"
                 )
+            engine = self.bound.get(subchannel) if address >= HOST_END else None
             for number in range(count):
                 step = number if how is SecOp.INC_METHOD else min(number, how is SecOp.ONE_INC)
-                yield from self._method(subchannel, address + 4 * step, words[at + number])
+                if engine is None:
+                    yield from self._method(subchannel, address + 4 * step, words[at + number])
+                else:
+                    self.channel.last_engine = engine
+                    engine.write(address + 4 * step, words[at + number])
             at += count
             yield State.WORKED
 

@@ -16,6 +16,7 @@ import numpy as np
 from hcq.emu.shader.global_races import GlobalRaces
 from hcq.emu.shader.order import Array, Order
 from hcq.emu.shader.shared_races import SharedRaces
+from hcq.emu.shader.volatile_races import VolatileRaces
 
 
 class Numbers(NamedTuple):
@@ -51,6 +52,7 @@ class Races:
         self.by_value = by_value
         self.numbers: Numbers | None = None  # of whoever asked last
         self.order, self.shared, self.everywhere = order, shared, everywhere
+        self.of_volatile: VolatileRaces | None = None  # once there are some
         self.blocks, self.warps = blocks, order.warps // blocks  # of each block
 
     def apart(self, warps: Array) -> list[Array]:

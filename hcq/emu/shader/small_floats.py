@@ -26,12 +26,16 @@ class SmallFloat:
     largest   the code of the largest finite number
     overflow  what is too large becomes
     nan       what a NaN becomes
+    mantissa  its bits
+    bias      of the exponent
     """
 
     values: Array
     largest: int
     overflow: int
     nan: int
+    mantissa: int
+    bias: int
 
     @property
     def sign(self) -> int:
@@ -72,6 +76,8 @@ class SmallFloat:
 
     def narrow(self, x: Array) -> Array:
         """float32 or float64 to the nearest codes, as uint8. A negative zero stays one where the format has it."""
+        if hasattr(x, "lookup") and x.dtype == np.float32:  # compiled shader cores compute it
+            return self.computed(x)
         size = np.abs(x)
         between = self._between.astype(x.dtype, copy=False)
         place = between.searchsorted(size)
@@ -79,6 +85,24 @@ class SmallFloat:
         found: Array = self._codes[place + np.signbit(x) * (self.largest + 2)]
         is_nan = np.isnan(x)
         return np.where(is_nan, np.uint8(self.nan), found) if is_nan.any() else found
+
+    def computed(self, x: Array) -> Array:
+        """The same of float32 without tables."""
+        bits, shift, one = x.view(np.uint32), np.uint32(23 - self.mantissa), np.uint32(1)
+        size = bits & np.uint32(0x7FFFFFFF)
+        half = np.uint32((1 << int(shift) - 1) - 1)
+        first = np.uint32(127 - self.bias << self.mantissa)
+        normal = ((size + ((size >> shift) & one) + half) >> shift) - first
+        # a sum with this has the step of the smallest codes as its last bit
+        unit = np.float32(2.0 ** (24 - self.bias - self.mantissa))
+        tiny = (size.view(np.float32) + unit).view(np.uint32) - unit.view(np.uint32)
+        code = np.where(size < np.uint32(128 - self.bias << 23), tiny, normal)
+        code = np.where(code > np.uint32(self.largest), np.uint32(self.overflow), code)
+        found = np.where(bits > size, code | np.uint32(self.sign), code)
+        if self.nan == self.sign:  # there is no negative zero
+            found = np.where(code == np.uint32(0), code, found)
+        narrow: Array = np.where(size > np.uint32(0x7F800000), np.uint32(self.nan), found).astype(np.uint8)
+        return narrow
 
 
 def _sizes(bits: int, mantissa: int, bias: int) -> Array:
@@ -97,28 +121,28 @@ def _signed(sizes: Array) -> Array:
 def _finite(bits: int, mantissa: int, bias: int) -> SmallFloat:
     """Without infinities and NaN, which becomes the largest number."""
     last = (1 << (bits - 1)) - 1
-    return SmallFloat(_signed(_sizes(bits, mantissa, bias)), last, last, last)
+    return SmallFloat(_signed(_sizes(bits, mantissa, bias)), last, last, last, mantissa, bias)
 
 
 def _fnuz(mantissa: int, bias: int) -> SmallFloat:
     """Of eight bits, without infinities and negative zero, whose code is the NaN."""
     values = _signed(_sizes(8, mantissa, bias))
     values[0x80] = np.nan
-    return SmallFloat(values, 0x7F, 0x7F, 0x80)
+    return SmallFloat(values, 0x7F, 0x7F, 0x80, mantissa, bias)
 
 
 def _e4m3() -> SmallFloat:
     """One code of each sign is a NaN; there are no infinities."""
     sizes = _sizes(8, 3, 7)
     sizes[0x7F] = np.nan
-    return SmallFloat(_signed(sizes), 0x7E, 0x7F, 0x7F)
+    return SmallFloat(_signed(sizes), 0x7E, 0x7F, 0x7F, 3, 7)
 
 
 def _e5m2() -> SmallFloat:
     """A short IEEE format."""
     sizes = _sizes(8, 2, 15)
     sizes[0x7C:] = (np.inf, np.nan, np.nan, np.nan)
-    return SmallFloat(_signed(sizes), 0x7B, 0x7C, 0x7F)
+    return SmallFloat(_signed(sizes), 0x7B, 0x7C, 0x7F, 2, 15)
 
 
 E4M3, E5M2 = _e4m3(), _e5m2()

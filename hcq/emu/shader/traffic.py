@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcq.emu.shader.between_blocks import Awaited, CommonReads
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters, Dim3
+from hcq.performance.datasheets import Datasheet
 
 Array = NDArray[Any]
 
@@ -90,6 +92,14 @@ def visits(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tup
         place * BANKS + (words % np.uint64(BANKS)).astype(np.int64), minlength=len(names) * BANKS
     )
     return names // 64, busy.reshape(-1, BANKS).max(axis=1)
+
+
+def _share_of_l1(size_bytes: int, chip: Datasheet, grid_blocks: int, blocks: int, resident: int) -> int:
+    """Of each unit's L1, what is there for the blocks that run: of a sample, whose units have fewer than a launch gives
+    them, the part that those have beside the others."""
+    wanted = min(resident, -(-grid_blocks // chip.units))
+    here = min(wanted, -(-blocks // chip.units))
+    return size_bytes * here // max(1, wanted)
 
 
 def _keys(units: Array, sectors: Array) -> Array:
@@ -208,7 +218,7 @@ class Tally:
         l1 = chip.l1_bytes
         if warp_size == 32 and chip.arch.startswith("sm_"):
             l1 = max(LEAST_L1_BYTES, l1 - resident * shared_bytes)
-        self.l1 = Cache(l1, chip.units, chip.sector_bytes)
+        self.l1 = Cache(_share_of_l1(l1, chip, grid_blocks, blocks, resident), chip.units, chip.sector_bytes)
         self.l2 = Cache(chip.l2_bytes, chip.l2s, chip.sector_bytes)
         self.hot: dict[int, int] = {}  # line -> words of it that atomics changed
         self.hot_of_block: dict[tuple[int, int], int] = {}
@@ -216,6 +226,14 @@ class Tally:
             (chip.units, chip.l2_channels), np.int64
         )  # unit, channel -> sectors that came to L2
         self.last = Cache(chip.last_bytes, 1, chip.sector_bytes) if chip.last_bytes else None
+        self.common = CommonReads(blocks if blocks < grid_blocks else 0)
+        self.awaited = Awaited()
+
+    def end(self) -> Counters:
+        """The record, with what is known when all blocks have ended."""
+        self.record.common_bytes = self.record.sector_bytes * self.common.sectors()
+        self.record.awaited_blocks, self.record.awaited_window = self.awaited.blocks(), self.awaited.window
+        return self.record
 
     def held(self) -> Tally | None:
         """One for as many blocks as the chip holds at once, more than the sample that ran; None if there are none."""
@@ -224,8 +242,13 @@ class Tally:
         return self._remake(sample=self.held_blocks) if is_sample else None
 
     def learn(self, held: Tally) -> None:
-        """What these blocks have read until they were stopped says how much blocks share."""
+        """What these blocks have read until they were stopped says how much blocks share.
+
+        Those that have not asked for a sector each have not begun to read, and say nothing.
+        """
         found = held.record
+        if found.l2_bytes < found.blocks * found.sector_bytes:
+            return
         written = found.dram_write_bytes
         self.record.held_l2_bytes = max(0, found.l2_bytes - found.sector_bytes * found.store_sectors)
         self.record.held_beyond_l2_bytes = max(0, found.beyond_l2_bytes - written)
@@ -320,6 +343,7 @@ class Tally:
         record, unit = self.record, self.chip.sector_bytes
         which, sectors = units_of(addresses, size_bytes, unit)
         # a block's warps are all on its unit: pairs of (warp, sector) first, then what is left of them for the unit
+        all_sectors = sectors
         owner = warps[which].astype(np.int64) << 20 | (blocks[which] % self.chip.units).astype(np.int64)
         owner, sectors = distinct(owner, sectors)
         name = "local_sectors" if is_local else f"{kind}_sectors"
@@ -337,6 +361,7 @@ class Tally:
                 places, sectors = places[missing], sectors[missing]
         if kind == "load" and not is_local:
             self._requests(*asked, places, sectors)
+            self.common.load(blocks[which], all_sectors)
         self._below(kind, places, sectors)
 
     def _l1_path(self, warps: Array, addresses: Array, size_bytes: int, stored: int) -> None:

@@ -72,8 +72,12 @@ class Supervisor:
         found: dict[str, str] = {}
         for kernel in self.machine.kernels:
             found.update(kernel.environment)
-            if "memory" in config.current().sanitize:
+            words = config.current().sanitize
+            if "memory" in words:
                 found.update(kernel.apart)
+            if words & {"memory", "race"} and not any(name in given for name in kernel.logged):
+                folder = self.machine.folder
+                found.update((name, value.format(folder=folder)) for name, value in kernel.logged.items())
         # what these ask for is done here, for all that the program starts, also where that is a program of ours
         kept = {name: value for name, value in given.items() if name not in OBSERVED_HERE}
         return {**found, **kept}

@@ -7,7 +7,7 @@ Source   no header has the layout. The fields are what ptxas 13.5 writes for the
          (PTX ISA, "tensormap.replace"; tests/hcq/nv/test_tensor_map.py compiles them and compares); the values of
          enumerations are that instruction's
 
-Inferred: that all other bits may be zero. No form of the instruction writes bits 67..64, 84..81 and 95..87, in which
+Inferred: that all other bits may be zero. No form of the instruction writes bits 67..64, 82..81 and 95..87, in which
 cuTensorMapEncodeTiled may keep a version, the kind of map (tiled or im2col) and the L2 promotion. Triton's kernels for
 sm_90 make maps of 128 zero bytes and this instruction's fields alone (its lowering of tensormap_create), and so do we;
 no GPU has been given one of ours yet. One of the vendor's library is decoded right, as far as fields are named here.
@@ -93,6 +93,9 @@ class TensorMap(SparsePacket, words=32):
     swizzle = bits(78, 77, enum=Swizzle)
     fill = bits(79, enum=Fill)
     is_tf32 = bits(80, doc="set for .tf32 and .tf32.ftz, whose element types are F32 and F32_FTZ")
+    swizzle_atomicity = bits(
+        84, 83, doc="of sm_100: what changes places; 0 is 16 bytes, 1 is 32, 2 32 with halves turned, 3 64"
+    )
     unnamed_85 = bits(85, doc="cleared with a new address")
     unnamed_86 = bits(86, doc="cleared with a new swizzle mode")
     # a stride in units of 16 bytes has 36 bits: 32 here, 4 further down

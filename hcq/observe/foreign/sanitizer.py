@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hcq.events import known_memory
+from hcq.events import kernel_touches, known_memory
 from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, ForeignProgram
-from hcq.events.kernel_faults import KernelFault
+from hcq.events.kernel_faults import KernelFault, Site
+from hcq.events.kernel_touches import Touches
 from hcq.events.known_memory import KnownMemory, Stretch
+from hcq.observe.foreign.runtime_log import RuntimeLog
+from hcq.observe.foreign.stream_order import StreamOrder, Work
 from hcq.observe.ignored import Ignored
 from hcq.observe.kernel_findings import Found, KernelFindings
 
@@ -24,7 +27,11 @@ NEAR_BYTES = 1 << 16  # so far behind a buffer an address is said by its distanc
 
 
 class ForeignSanitizer(ForeignObserver):
-    """What is found in the kernels of one device. say: takes a line for each finding; note: the finding as data."""
+    """What is found in the kernels of one device.
+
+    say    takes a line for each finding; note: the finding as data
+    races  between its launches, too
+    """
 
     def __init__(
         self,
@@ -32,11 +39,14 @@ class ForeignSanitizer(ForeignObserver):
         say: Callable[[str], None],
         ignored: Ignored,
         note: Callable[[Found], None],
+        races: bool = False,
     ) -> None:
         self.device, self.say, self.note = device, say, note
         self.known = KernelFindings(device.name, self._buffer_at, ignored)
         self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
+        self._log: RuntimeLog | None = None  # once a kernel is launched
         self._end = known_memory.listen(self._known)
+        self._unlisten = kernel_touches.listen(self._touched) if races else None
 
     def load(self, program: ForeignProgram) -> None:
         self.known.load(program.code_va, program.name, program.locate)
@@ -61,7 +71,42 @@ class ForeignSanitizer(ForeignObserver):
         gone = [
             one for one in freed if not any(one.start < other.end and other.start < one.end for other in live)
         ]
-        return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+        given_back = self._given_back(self._arguments[address])
+        if not given_back:
+            return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+        kept = tuple(one for one in live if one not in given_back)
+        return KnownMemory(kept, tuple(sorted({*gone, *given_back})), given_back, self._arguments[address])
+
+    def _given_back(self, place: tuple[int, int] | None) -> tuple[Stretch, ...]:
+        """Memory that is mapped, and that the program had given back to a pool when it launched this."""
+        registers = known_memory.registers()
+        if place is None or len(registers) < place[0] + 2:
+            return ()
+        low, high = registers[place[0] : place[0] + 2]
+        found = [(at, self._size_at(at)) for at in sorted(self._runtime().given_back(low | high << 32))]
+        return tuple(Stretch(at, at + size) for at, size in found if size)
+
+    def _runtime(self) -> RuntimeLog:
+        if self._log is None:
+            order = StreamOrder(self.device.client.read) if self._unlisten is not None else None
+            self._log = RuntimeLog(self.device.client.pid, self._size_at, order)
+        return self._log
+
+    def _touched(self, pid: int, entry: int, touches: Touches) -> None:
+        """From a thread of an emulated GPU, as a launch ends."""
+        place, given = self._arguments.get(entry), known_memory.registers()
+        if pid != self.device.client.pid or place is None or len(given) < place[0] + 2:
+            return
+        low, high = given[place[0] : place[0] + 2]
+        for one in self._runtime().touched(low | high << 32, entry, touches):
+            sites = tuple(_site(work, number) for work, number in zip((one.one, one.other), one.numbers))
+            what = "two works of different streams at one place, with nothing that orders them:"
+            self.kernel_fault(entry, KernelFault("unordered-launches", what, "global", one.address, sites))
+
+    def _size_at(self, address: int) -> int:
+        """The bytes of the buffer that begins there; 0: none does."""
+        buffer = self.device.find(address)
+        return buffer.end - buffer.va if buffer is not None and buffer.va == address else 0
 
     def _buffer_at(self, address: int) -> tuple[str, str] | None:
         buffer = self.device.find(address)
@@ -75,3 +120,11 @@ class ForeignSanitizer(ForeignObserver):
             return None
         last = max(near, key=lambda one: one.end)
         return last.name, f"{address - last.end} bytes behind the end of {last.name or 'a buffer'}"
+
+
+def _site(work: Work, number: int) -> Site:
+    """A launch or a copy, by the range of its touches that has this number."""
+    assert work.touches is not None
+    place = work.touches.place[number]
+    text = work.what or work.touches.text_of(place)
+    return Site("writes it" if work.touches.is_write[number] else "reads it", text, place, "", work.entry)

@@ -87,7 +87,10 @@ class _Process:
             found.append(Judge(device, self.session.say))
         if settings.sanitize:
             session = self.session
-            found.append(ForeignSanitizer(device, session.say, session.ignored, session.findings.append))
+            races = "race" in settings.sanitize
+            found.append(
+                ForeignSanitizer(device, session.say, session.ignored, session.findings.append, races)
+            )
         if settings.counters:
             found.append(ForeignCounting(device, self.session.say))
         found += [make(device) for make in ADDED]

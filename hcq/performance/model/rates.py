@@ -18,12 +18,14 @@ class Rates:
 
     l1, l2, last, dram    clocks until a load is answered there; last: the cache behind L2, 0 where there is none
     shared, atomic        the same of a load of shared memory; of an atomic whose result is read
-    read_share, mix_loss  of DRAM's peak: what reads alone get; what of it is lost where half of the traffic is writes
+    read_share, mix_loss  of DRAM's peak: what reads alone get; what of it is lost where half of the traffic is writes,
+                          less than nothing where writes are faster
     l2_share              of L2's rate
     matrix_share          of the peak of matrix units: what a product gets at the clocks that power allows
     lanes                 pipe -> threads whose instruction a unit begins in a clock
     block_clocks, warp_clocks    from the end of a block to the first instruction of the next in its place; for each
                                  warp
+    begin_clocks          of the chip, from the begin of a block of a launch to that of the next one
     launch_s, graph_s     what a launch behind another costs beside its own work: from a queue, as a node of a graph
     line_words            of a line of global memory that atomics change: words in a clock, however many units ask
     sources               name of a rate -> where it comes from
@@ -41,6 +43,7 @@ class Rates:
     lanes: dict[str, float]
     block_clocks: float
     warp_clocks: float
+    begin_clocks: float
     launch_s: float
     graph_s: float
     line_words: float
@@ -50,5 +53,5 @@ class Rates:
 
 NAMES = (
     "l1", "l2", "dram", "shared", "atomic", "read_share", "mix_loss", "l2_share", "matrix_share", "lanes",
-    "block_clocks", "warp_clocks", "launch_s", "graph_s", "line_words",
+    "block_clocks", "warp_clocks", "begin_clocks", "launch_s", "graph_s", "line_words",
 )  # fmt: skip

@@ -36,7 +36,8 @@ RDNA_LANES: dict[str, float] = {
 
 _MI210 = Rates(
     l1=125, l2=270, dram=640, shared=50, atomic=900, read_share=0.83, mix_loss=0.0, l2_share=0.7, matrix_share=0.8,
-    lanes=CDNA_LANES, block_clocks=600, warp_clocks=8, launch_s=1.0e-6, graph_s=0.8e-6, line_words=0.27,
+    lanes=CDNA_LANES, block_clocks=600, warp_clocks=8, begin_clocks=1.43, launch_s=1.0e-6, graph_s=0.8e-6,
+    line_words=0.27,
     sources={
         "l1": "gpu-benches, gpu-latency/mi210.txt: 125; MT4G 124",
         "l2": "gpu-benches, gpu-latency/mi210.txt: 249; MT4G 302: between them",
@@ -50,6 +51,7 @@ _MI210 = Rates(
         "lanes": "ROCm's documentation, MI250 microarchitecture: four SIMDs of 16 lanes",
         "block_clocks": "inferred: the A100's by the clock of DRAM's latency",
         "warp_clocks": "inferred: the A100's",
+        "begin_clocks": "inferred: the A100's",
         "launch_s": "gpu-benches, gpu-small-kernels/mi210.txt: 2.05 us",
         "graph_s": "gpu-benches, gpu-small-kernels/mi210_graph.txt: 2.05 us",
         "line_words": "inferred: an H100's",
@@ -70,12 +72,12 @@ _MI300X = _like(
         "dram": "MT4G, MI300X: 900",
         "shared": "MT4G, MI300X: 51",
         "last": "inferred: between L2 and DRAM",
-        "read_share": "MT4G, MI300X: 3.96 TB/s read, 4.42 written of 5.3: between them",
-        "mix_loss": "MT4G, MI300X: none",
+        "read_share": "MT4G, MI300X: 3.96 TB/s read, of 5.3",
+        "mix_loss": "MT4G, MI300X: 4.42 TB/s written: of both there is more than of reads alone",
         "matrix_share": "hipBLASLt fp8 8192^3: 1223 of 2615 TFLOP/s; f16 about 0.5 (github.com/samuel-bohman/"
         "AI-benchmarking-guide@2b25b69)",
     },
-    l1=116, l2=288, last=600, dram=900, shared=51, read_share=0.79, mix_loss=0.0, matrix_share=0.5,
+    l1=116, l2=288, last=600, dram=900, shared=51, read_share=0.747, mix_loss=-0.043, matrix_share=0.5,
 )  # fmt: skip
 _MI355X = _like(_MI300X, {"dram": "of the MI300X", "l1": "of the MI300X", "l2": "of the MI300X"})
 _RDNA3 = _like(

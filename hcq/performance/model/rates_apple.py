@@ -15,7 +15,7 @@ from hcq.performance.model.rates import NAMES, Rates
 _APPLE = Rates(
     l1=100, l2=327, dram=478, shared=50, atomic=82, read_share=0.83, mix_loss=0.0, l2_share=0.61, matrix_share=0.79,
     lanes={"fma": 128, "alu": 128, "half": 128, "special": 32, "convert": 32, "warp": 64, "memory": 32, "control": 128},
-    block_clocks=500, warp_clocks=8, launch_s=2e-6, graph_s=2e-6, line_words=0.25,
+    block_clocks=500, warp_clocks=8, begin_clocks=1.43, launch_s=2e-6, graph_s=2e-6, line_words=0.25,
     sources=dict.fromkeys(NAMES, "inferred: of the order of other GPUs; nobody's measurement was found as text") | {
         "l1": "inferred: M2 Pro's is said to be about as fast as an RDNA 3 iGPU's",
         "l2": "M2 Pro: 234 ns to the cache of the whole chip, which stands for L2 here",

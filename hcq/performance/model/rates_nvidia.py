@@ -23,7 +23,8 @@ LANES_120 = {**LANES_86, "alu": 128}
 
 _A100 = Rates(
     l1=36, l2=300, dram=571, shared=23, atomic=600, read_share=0.92, mix_loss=0.07, l2_share=0.75, matrix_share=0.81,
-    lanes=LANES_80, block_clocks=350, warp_clocks=8, launch_s=1.28e-6, graph_s=0.8e-6, line_words=0.27,
+    lanes=LANES_80, block_clocks=350, warp_clocks=8, begin_clocks=1.43, launch_s=1.28e-6, graph_s=0.8e-6,
+    line_words=0.27,
     sources={
         "l1": "gpu-benches, gpu-latency/a100_80.txt: 36.1",
         "l2": "gpu-benches, gpu-latency/a100_80.txt: 211 in the near half, 407 where data is in both: between them",
@@ -39,6 +40,7 @@ _A100 = Rates(
         "block_clocks": "gpu-benches, gpu-stream/a100_80.txt: 85 GB/s with two blocks of 32 threads on an SM, less a "
         "load of DRAM",
         "warp_clocks": "github.com/yencal/yencal.github.io@b39dbe1, copies of bytes by blocks of 1024, on an H100",
+        "begin_clocks": "gpu-benches, gpu-small-kernels/a100_80_graph.txt: 237 blocks take 0.22 us more than 16",
         "launch_s": "gpu-benches, gpu-small-kernels/a100_80.txt beside a100_80_graph.txt: 2.62 and 1.34 us",
         "graph_s": "gpu-benches, gpu-small-kernels/a100_80_graph.txt: 1.34 us, less one load and the end of a block",
         "line_words": "github.com/yencal/gpu-histogram-optimization@b71f5c0: 2^30 atomics on 256 words in 276 ms, H100",

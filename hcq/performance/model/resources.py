@@ -80,6 +80,11 @@ def _of_chip(counted: Counters, chip: Datasheet, rates: Rates, is_warm: bool) ->
         found["DRAM"] = total / (chip.dram_bytes_s * share)
     if chip.last_bytes_s:
         found["Infinity Cache"] = counted.beyond_l2_bytes / chip.last_bytes_s
+    if counted.awaited_blocks:
+        # one stores, and the next ones, as many as look at once, see it: twice to L2 and back
+        hops = counted.awaited_blocks / max(1, counted.awaited_window)
+        found["blocks that wait for each other"] = hops * 2 * rates.l2 / chip.clock_hz
+    found["the begin of blocks"] = counted.blocks * rates.begin_clocks / chip.clock_hz
     if counted.atomic_words:
         spread = chip.l2_bytes_s * rates.l2_share / chip.sector_bytes / 2
         hottest = counted.hot_words / (rates.line_words * chip.clock_hz)

@@ -83,8 +83,12 @@ def estimate(
     rounds = max(-(-most // resident), most / resident)
     unit = {name: most * clocks / chip.clock_hz for name, clocks in load.unit.items()}
     alone = _alone(load, wait, bool(counted.barriers))
-    waiting = rounds * alone / chip.clock_hz
-    seconds = _all(unit, load.chip, waiting, wait, alone)
+    first = (
+        min(blocks, resident * chip.units) * rates.begin_clocks
+    )  # until the last of those that run at once begins
+    waiting = (rounds * alone + first) / chip.clock_hz
+    own = rounds * together(load.unit.values(), BOUND_TOGETHER) / chip.clock_hz if counted.barriers else 0.0
+    seconds = _all(unit, load.chip, waiting, own, wait.outside / alone if alone else 0.0)
     launch = {"queue": rates.launch_s + rates.graph_s, "graph": rates.graph_s}.get(launched_by, 0.0)
     parts = [*unit.items(), *load.chip.items(), ("waiting", waiting)]
     parts.sort(key=lambda part: -part[1])
@@ -98,9 +102,11 @@ def _alone(load: Load, wait: Wait, meets: bool) -> float:
     return wait.begin + wait.outside + inside
 
 
-def _all(unit: dict[str, float], chip: dict[str, float], waiting: float, wait: Wait, alone: float) -> float:
+def _all(unit: dict[str, float], chip: dict[str, float], waiting: float, own: float, outside: float) -> float:
+    """Seconds of a launch. own: those of one place in a unit in which its blocks' own work is a part of their time,
+    after which only others' work can fill the rest of it. outside: the share of memory in what is waited for."""
     work = together((*unit.values(), *chip.values()), BOUND_TOGETHER)
     # latency of memory is not as regular as that of arithmetic
-    part = wait.outside / alone if alone else 0.0
-    sharpness = part * MEMORY_TOGETHER + (1 - part) * BOUND_TOGETHER
-    return together((work, waiting), sharpness)
+    sharpness = outside * MEMORY_TOGETHER + (1 - outside) * BOUND_TOGETHER
+    own = min(own, work, waiting)
+    return own + together((work - own, waiting - own), sharpness)

@@ -15,6 +15,7 @@ from hcq.compiler.linear.dots import Dots
 from hcq.compiler.linear.emitter import Emitter
 from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.limits import Limits
+from hcq.compiler.linear.linearize import drop_unused
 from hcq.compiler.linear.narrow_indices import index32, narrow_indices
 from hcq.compiler.linear.nested import Nested
 from hcq.compiler.linear.places import Spot
@@ -27,7 +28,6 @@ from hcq.compiler.linear.sharing import Sharing, ThreadCopies
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.linear.tile_copies import TileCopies
-from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError

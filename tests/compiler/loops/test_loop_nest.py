@@ -117,17 +117,16 @@ def weights(q: Node, k: Node, n: int, m: int, d: int) -> tuple[Node, Node]:
     return made, reduce(made, (1,))
 
 
-def attention() -> Node:
-    n, m, d, v = 7, 21, 5, 6
+def attention(n: int = 7, m: int = 21, v: int = 6) -> Node:
+    d = 5
     made, total = weights(param(1, (n, d)), param(2, (m, d)), n, m, d)
     values = expand(reshape(param(3, (m, v)), 1, m, v), n, m, v)
     sums = reduce(Node(Op.MUL, made.dtype, (expand(made, n, m, v), values)), (1,))
     return kernel((out(0, (n, 1, v)), Node(Op.DIV, made.dtype, (sums, expand(total, n, 1, v)))))
 
 
-def slope_of_keys() -> Node:
+def slope_of_keys(m: int = 9, n: int = 20, d: int = 6) -> Node:
     """A sum over queries of a product with two inner reductions, as on the way back through attention."""
-    n, m, d = 20, 9, 6
     q, k, g = (param(i, shape) for i, shape in ((1, (n, d)), (2, (m, d)), (3, (n, d))))
     wide = [expand(reshape(x, 1, n, d), m, n, d) for x in (q, g)]
     keys = expand(reshape(k, m, 1, d), m, n, d)

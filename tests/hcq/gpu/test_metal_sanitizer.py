@@ -8,6 +8,7 @@ import pytest
 
 from hcq import Device
 from hcq.config import Config
+from hcq.memory import Buffer
 from hcq.metal.device import MetalDevice
 from hcq.observe.sanitizer import Sanitizer
 from tests.hcq.gpu.test_sanitizer import LOOKS
@@ -74,3 +75,22 @@ def test_each_planted_race_is_found_and_no_twin_has_one(gpu: Device, name: str) 
     found = found_in(gpu, wrong)
     assert rule in found and set(found) <= {"global-race", "lane-race"}
     assert found_in(gpu, right) == []
+
+
+def test_a_device_whose_kernels_are_looked_at_is_rebuilt_while_work_waits() -> None:
+    gpu = MetalDevice("METAL", fresh_metal("metal:m3"), Config.read({**LOOKS, "HCQ_SANITIZE": "memory,race"}))
+    kernel = gpu.load(f"{HEAD} out[t] = data[t] + 1;\n}}".encode(), "k", args=("buffer", "buffer"))
+
+    def buffers() -> list[Buffer]:
+        made = [gpu.alloc(1024), gpu.alloc(1024)]
+        for buffer in made:
+            buffer.write(bytes(1024))
+        return made
+
+    gate = gpu.signal("gate")
+    gpu.queue().wait(gate, 1).dispatch(kernel, buffers(), block=(64, 1, 1)).submit()
+    gpu.reset()
+    again = buffers()
+    gpu.run(kernel, again, grid=(1, 1, 1), block=(64, 1, 1))
+    assert again[1].read()[:8] == bytes([1, 0, 0, 0] * 2)
+    gpu.close()

@@ -32,6 +32,17 @@ kernel void triple(device uint *out [[buffer(0)]], device const uint *a [[buffer
   if (i < count) { out[i] = 3 * a[i] + i; }
 }
 """
+ENDLESS = b"""
+kernel void endless(device uint *out [[buffer(0)]], constant uint &n [[buffer(1)]],
+                    uint i [[thread_position_in_grid]]) {
+  uint x = i;
+  for (uint j = 0; j < n; ++j) {
+    for (uint k = 0; k < n; ++k) { x = x * 5 + out[x & 63]; }
+  }
+  out[i] = x;
+}
+"""
+ONE = (1, 1, 1)
 OUTSIDE = b"""
 kernel void outside(device uint *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i + 90000000] = i; }
 """
@@ -303,6 +314,20 @@ def test_reset_gives_up_a_wait_that_nobody_ends(open_metal: Open) -> None:
     assert never.value == 0
     device.queue().fill(after, 2).submit().wait()
     assert after.read() == bytes([2] * 64)
+
+
+@pytest.mark.parametrize("way", ["interpreted", "compiled"])
+def test_reset_ends_a_kernel_that_does_not_end(open_metal: Open, way: str) -> None:
+    device = open_metal(f"m3:kernels={way}")
+    a, out = device.alloc(256, "a"), device.alloc(256, "out")
+    endless, triple = device.load(ENDLESS, "endless"), device.load(TRIPLE, "triple")
+    with pytest.raises(WaitTimeout):
+        device.queue().dispatch(endless, [out, 2**31 - 1], ONE, (32, 1, 1)).submit().wait(timeout_ms=200)
+    device.reset()
+    a.write(words(64))
+    out.write(bytes(256))
+    device.queue().dispatch(triple, [out, a, 64], ONE, (64, 1, 1)).submit().wait()
+    assert bytes(out.read()) == struct.pack("<64I", *(4 * i for i in range(64)))
 
 
 def test_reset_ends_a_wait_for_a_signal_that_nobody_holds_any_more(open_metal: Open) -> None:

@@ -54,7 +54,7 @@ def plain_runs(device: NvDevice, image: bytes) -> bool:
         "mov.u32 %r0, %moonphase;",
         "mov.u32 %r0, nobody;",
         ".gizmo;",
-        "tcgen05.shift.cta_group::1.down [%r0];",
+        "tcgen05.rotate.cta_group::1.down [%r0];",
         "tex.1d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%d1, {1}];",
         "bra NOWHERE;",
         "@%p0 frobnicate.u32 %r0, %r1;",

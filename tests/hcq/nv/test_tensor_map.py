@@ -107,20 +107,26 @@ NAMED += [("swizzle_mode", "0", ("swizzle", "unnamed_86")), ("fill_mode", "0", (
 NAMED += [("elemtype", "0", ("element_type",)), ("interleave_layout", "0", ("interleave",))]
 
 
+OF_SM_100 = ("swizzle_atomicity",)
+NAMED += [("swizzle_atomicity", "0", ("swizzle_atomicity",))]
+
+
 @functools.cache
-def disassembled() -> str:
-    """A kernel for each form of tensormap.replace, as machine code."""
+def disassembled(arch: str) -> str:
+    """A kernel for each form of tensormap.replace that the chip has, as machine code."""
     from hcq.nv.toolchain.nvrtc import compile_cuda
 
     source = ""
     for number, (field, operands, _) in enumerate(NAMED):
+        if (field in OF_SM_100) != (arch == "sm_100a"):
+            continue
         wide = field in ("global_address", "global_stride")
         bits, letter, value = (64, "l", "v") if wide else (32, "r", "n")
         source += REPLACE.format(
             number=number, field=field, bits=bits, operands=operands, letter=letter, value=value
         )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compile_cuda(source, "sm_90a").cubin)
+        file.write(compile_cuda(source, arch).cubin)
         file.flush()
         command = [tool("nvdisasm"), "-c", file.name]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -128,7 +134,8 @@ def disassembled() -> str:
 
 def written_by(number: int) -> set[int]:
     """The bits of a map that a kernel writes."""
-    shown = disassembled().partition(f".text.k{number}:")[2].partition(".section")[0]
+    arch = "sm_100a" if NAMED[number][0] in OF_SM_100 else "sm_90a"
+    shown = disassembled(arch).partition(f".text.k{number}:")[2].partition(".section")[0]
     masks = [int(mask, 16) for mask in SELECT.findall(shown)]
     found: set[int] = set()
     for width, at in STORE.findall(shown):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 import hcq
 from hcq import config
 from hcq.nv.toolchain.images import ptx_of_cuda
+from hcq.tools.bench.model.count import source_of
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
 pytestmark = [needs_nvrtc, pytest.mark.own_devices]
@@ -29,12 +29,11 @@ def ran(
     result: int,
 ) -> bytes:
     """What is in the argument `result` afterwards."""
-    source = importlib.import_module(f"hcq.tools.bench.model.{module}").SOURCE
     before = config.current()
     config.use(dataclasses.replace(before, emulate=(f"nv:{ARCH}",), timeout_ms=600_000))
     device = hcq.open("NV")
     try:
-        program = device.load(ptx_of_cuda(source, ARCH, module), entry)
+        program = device.load(ptx_of_cuda(source_of(module), ARCH, module), entry)
         program.dynamic_shared_bytes = 65536 if entry == "pipelined" else 0
         arguments: list[object] = []
         for one in given:

@@ -168,6 +168,6 @@ def record(
         [sys.executable, "-c", script, *arguments],
         env={**os.environ, **extra, "HCQ_TRACE": f"{path}{options}"},
         check=True,
-        timeout=50,
+        timeout=300,
     )
     return path

@@ -146,6 +146,18 @@ class _Gpt2(Case):
 
         return numpy.pad(array, ((0, 0), (0, 0), (0, KEPT - BEFORE), (0, 0)))
 
+    def on_hcq(self, inputs: Arrays, keep: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """What a step of ours reads: functions, weights, keys and values by layer, tokens and their places."""
+        from hcq import Tensor, dtypes
+
+        def put(array: Any) -> Any:
+            return Tensor(array).cast(dtypes.bfloat16 if self.narrow else dtypes.float32).realize()
+
+        w = {name: put(array) for name, array in inputs["w"].items()}
+        keys, values = ([put(array) for array in keep(inputs[side])] for side in ("keys", "values"))
+        tokens, places = (Tensor(inputs[name]).realize() for name in ("tokens", "places"))
+        return _hcq_functions(), w, keys, values, tokens, places
+
     def torch(self, inputs: Arrays) -> Run:
         import torch
         from torch.nn import functional as F
@@ -178,16 +190,9 @@ class _Decode(_Gpt2):
 
     def hcq(self, inputs: Arrays) -> Run:
         """The place is a tensor: the recorded step would serve the next token as well."""
-        from hcq import Tensor, dtypes, jit, no_grad
+        from hcq import Tensor, jit, no_grad
 
-        dtype = dtypes.bfloat16 if self.narrow else dtypes.float32
-        F = _hcq_functions()
-        w = {name: Tensor(array).cast(dtype).realize() for name, array in inputs["w"].items()}
-        keys, values = (
-            [Tensor(array).cast(dtype).realize() for array in self.kept(inputs[side])]
-            for side in ("keys", "values")
-        )
-        tokens, places = (Tensor(inputs[name]).realize() for name in ("tokens", "places"))
+        F, w, keys, values, tokens, places = self.on_hcq(inputs, self.kept)
         every = Tensor.arange(KEPT).realize()
 
         @jit
@@ -251,12 +256,7 @@ class Gpt2DecodeSymbolic(_Decode):
     def hcq(self, inputs: Arrays) -> Run:
         from hcq import Tensor, Variable, jit, no_grad, tensor
 
-        F = _hcq_functions()
-        w = {name: Tensor(array).realize() for name, array in inputs["w"].items()}
-        keys, values = (
-            [Tensor(array).realize() for array in self.kept(inputs[side])] for side in ("keys", "values")
-        )
-        tokens = Tensor(inputs["tokens"]).realize()
+        F, w, keys, values, tokens, _ = self.on_hcq(inputs, self.kept)
         count = Variable("count", 1, KEPT)  # of the tokens, with this one
 
         @jit
@@ -303,10 +303,7 @@ class Gpt2Prefill(_Gpt2):
     def hcq(self, inputs: Arrays) -> Run:
         from hcq import Tensor, jit, no_grad
 
-        F = _hcq_functions()
-        w = {name: Tensor(array).realize() for name, array in inputs["w"].items()}
-        keys, values = ([Tensor(array).realize() for array in inputs[side]] for side in ("keys", "values"))
-        tokens, places = (Tensor(inputs[name]).realize() for name in ("tokens", "places"))
+        F, w, keys, values, tokens, places = self.on_hcq(inputs, list)
 
         @jit
         def step(tokens: Any, places: Any) -> Any:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +37,7 @@ COUNTED = Path(__file__).with_name("counted.json")
 CLANGS = (*(f"clang-{version}" for version in range(22, 15, -1)), "clang")
 LONGEST_MS = 600_000
 CHUNK = 1 << 24
+INCLUDE = re.compile(r'^#include "(.*)"\n', re.MULTILINE)
 
 
 def arch_of(case: Case) -> str:
@@ -74,10 +75,15 @@ def _short(value: Any) -> Any:
     return value
 
 
+def source_of(name: str) -> str:
+    """A file of kernels beside this one; what it includes stands in it."""
+    path = next(Path(__file__).parent.glob(f"{name}.*"))
+    return INCLUDE.sub(lambda found: (path.parent / found[1]).read_text(), path.read_text())
+
+
 def image_of(case: Case) -> bytes:
     """The module that has the case's kernel, compiled for its chip. Raises UsageError where no compiler is."""
-    source = importlib.import_module(f"hcq.tools.bench.model.{case.module}").SOURCE
-    arch = arch_of(case)
+    source, arch = source_of(case.module), arch_of(case)
     if arch.startswith("sm_"):
         from hcq.nv.toolchain.images import of_cuda
 

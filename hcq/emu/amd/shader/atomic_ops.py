@@ -41,11 +41,11 @@ def packed(add: Callable[[Array, Array], Array]) -> Combine:
     """Apply to both 16-bit halves of a word."""
 
     def run(memory: Array, data: Array, second: Array) -> Array:
-        pairs = [
-            x.view(np.uint16).reshape(-1, 2)
-            for x in (np.ascontiguousarray(memory), np.ascontiguousarray(data))
-        ]
-        return np.ascontiguousarray(add(*pairs)).view(np.uint32)[:, 0]
+        low, high = (
+            add(*((x >> np.uint32(shift)).astype(np.uint16) for x in (memory, data))).astype(np.uint32)
+            for shift in (0, 16)
+        )
+        return low | (high << np.uint32(16))
 
     return run
 

@@ -83,9 +83,20 @@ class MUBUF(rdna3.MUBUF, without=("dlc", "tfe")):
     acc = bits(55)
 
 
+class MTBUF(MUBUF, without=("lds",)):
+    """A typed buffer access that says the format itself."""
+
+    encoding = bits(31, 26, default=58)
+    op = bits(18, 15)
+    dfmt = bits(22, 19)
+    nfmt = bits(25, 23)
+    scc = bits(53)
+    slc = bits(54)
+
+
 LAYOUTS = (
     *(SOP1, SOPC, SOPP, SOPK, SOP2, VOP1, VOPC, VOP2, VOP3P, MAI, VOP3SD, VOP3),
-    *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
+    *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF, MTBUF),
 )
 CDNA2 = Isa(
     "CDNA2",

@@ -34,5 +34,11 @@ class MUBUF(cdna2.MUBUF, without=("slc", "scc", "glc")):
     sc0 = bits(14)
 
 
-LAYOUTS = newer(cdna2.LAYOUTS, FLAT, SCRATCH, GLOBAL, MUBUF)
+class MTBUF(cdna2.MTBUF, without=("slc", "scc", "glc")):
+    nt = bits(54)
+    sc1 = bits(53)
+    sc0 = bits(14)
+
+
+LAYOUTS = newer(cdna2.LAYOUTS, FLAT, SCRATCH, GLOBAL, MUBUF, MTBUF)
 CDNA3 = Isa("CDNA3", "gfx942", LAYOUTS, vop1_base=0x140, vop3_literals=False, has_sdwa=True, generation=9)

@@ -15,11 +15,14 @@ them, so loads that one leaves under way are those that the next one finds.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
+from hcq.emu.amd.shader.classes import matrix_flops
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.register_waits import LDS, MEMORY, SCALAR
 from hcq.emu.amd.shader.wait_steps import queue_of, waited_by
+from hcq.performance import datasheets
 
 NOMINAL = {MEMORY: 500.0, LDS: 64.0, SCALAR: 120.0}
 KINDS = {MEMORY: "global", LDS: "shared", SCALAR: "scalar"}
@@ -44,6 +47,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.under_way: dict[int, list[float]] = {queue: [] for queue in NOMINAL}  # when each was asked for
+        self.unit_busy = 0.0  # until then with the last matrix instruction
 
     def block(self, instructions: list[Context], classes: list[str]) -> Chain:
         """Issue a block. classes: of its instructions, as counters.py names them."""
@@ -53,6 +57,9 @@ class Walk:
             pipe = PIPES.get(kind, "scalar")
             found.ops[pipe] = found.ops.get(pipe, 0) + 1
             took = _clocks(ctx, pipe)
+            if pipe == "matrix":
+                took += max(0.0, self.unit_busy - now)
+                self.unit_busy = now + took + max(0.0, _unit_clocks(ctx) - _clocks(ctx, pipe))
             clocks += took
             now += took
             for queue, left in _waited(ctx).items():
@@ -62,6 +69,7 @@ class Walk:
                 self.under_way[queue_of_this].append(now)
         found.waits["clocks"] = clocks
         self.under_way = {queue: [at - now for at in asked][-64:] for queue, asked in self.under_way.items()}
+        self.unit_busy = max(0.0, self.unit_busy - now)
         return found
 
     def _wait(self, found: Chain, queue: int, left: int, now: float) -> float:
@@ -84,6 +92,22 @@ def _clocks(ctx: Context, pipe: str) -> float:
     if pipe == "special":
         return 16.0 if ctx.is_gfx9 else 4.0
     return 4.0 if ctx.is_gfx9 else 1.0
+
+
+@functools.cache
+def _flops_per_clock(arch: str, kind: str) -> float:
+    """Of the matrix unit of one SIMD. 0: there is none for this type, or nobody says."""
+    chip = datasheets.for_arch(arch)
+    if chip is None or kind not in chip.matrix_flops:
+        return 0.0
+    return chip.matrix_flops[kind] / (chip.units * chip.clock_hz * chip.schedulers)
+
+
+def _unit_clocks(ctx: Context) -> float:
+    """How long a matrix unit is busy with an instruction: the next one waits for it, others do not."""
+    found = matrix_flops(ctx)
+    rate = 0.0 if found is None else _flops_per_clock(ctx.isa.arch, found[0])
+    return found[1] / rate if found is not None and rate else 0.0
 
 
 def _waited(ctx: Context) -> dict[int, int]:

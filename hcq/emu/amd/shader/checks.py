@@ -4,7 +4,7 @@ In       the Checks of a launch
 Out      `additions_of`: the steps that look; `most_groups`: how many run together; `attach`: what these steps tell;
          `refused`, `note_strays`: accesses that stopped the kernel, and those beyond its LDS
 Changes  the Residents that it attaches something to; the Checks
-Next     run.py (who asks), race_steps.py, memory_steps.py and wait_steps.py (the steps of a word),
+Next     run.py (who asks), race_steps.py, memory_steps.py, wait_steps.py and barrier_steps.py (the steps of a word),
          ../../shader/checks.py (what was found)
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.barrier_steps import Meeting, Skipped
 from hcq.emu.amd.shader.init_steps import Following
 from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
 from hcq.emu.amd.shader.memory import Memory
@@ -59,6 +60,8 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
         found.append(LookingAtLds)
     if "wait" in checks.words:
         found.append(Waiting)
+    if "sync" in checks.words:
+        found.append(Meeting)
     return found
 
 
@@ -95,6 +98,7 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
         residents.lds_waits = LdsWaits(residents.waits, groups)
     if "sync" in checks.words:
         residents.barrier_checks = checks
+        residents.skipped = Skipped(residents, checks, program.text)
 
 
 def _follow(

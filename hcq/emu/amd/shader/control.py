@@ -60,7 +60,7 @@ def direct_targets(inst: Instruction) -> list[int]:
         return []
     if inst.name == "s_branch":
         return [branch_target(inst)]
-    if inst.name in BRANCHES or inst.name == "s_call_b64":
+    if inst.name in BRANCHES or inst.name == "s_call_b64" or inst.name.startswith("s_subvector_loop_"):
         return [inst.next_pc, branch_target(inst)]
     return [inst.next_pc]
 
@@ -118,6 +118,8 @@ def compile_ending(ctx: Context) -> Ending | None:
         return Ending("go", indirect(ctx))
     if name in ("s_round_mode", "s_denorm_mode") or writes_mode(inst):
         return Ending("go", mode_change(ctx))
+    if name in ("s_subvector_loop_begin", "s_subvector_loop_end"):
+        return Ending("go", half_wave_loop(ctx))
     if name == "s_trap":
         if inst.fields["simm16"] == 3:
             return None  # a debugger's trap, with no debugger
@@ -182,6 +184,35 @@ def branch(decide: Callable[[Batch], Array], taken: int, not_taken: int) -> Call
         jumps.pc, stays.pc = taken, not_taken
         jumps.turn = stays.turn = b.turn
         return [jumps, stays]
+
+    return run
+
+
+def half_wave_loop(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """A loop that runs once for the lower lanes of a wave, then for the upper ones, if any of them is on.
+
+    Its SGPR keeps the other half of EXEC meanwhile. Source: RDNA ISA documents. A half without lanes is left out.
+    """
+    inst = ctx.inst
+    register, target, begins = inst.fields["sdst"], branch_target(inst), inst.name.endswith("begin")
+    kept, write = scalar32(ctx, register), scalar_write(ctx, register)
+    write_exec = scalar_write(ctx, EXEC, 2)
+
+    def run(b: Batch) -> list[Batch]:
+        if ctx.wave_size != 64:
+            raise ctx.refuse("waves of 32 lanes have no halves")
+        halves = b.s[:, EXEC : EXEC + 2].astype(np.uint64)
+        low, high, other = halves[:, 0], halves[:, 1] << np.uint64(32), kept(b).astype(np.uint64)
+        if begins:
+            goes = (low == 0) & (high == 0)
+            both = low != 0
+            write(b, np.where(both, high >> np.uint64(32), low).astype(np.uint32))
+            write_exec(b, np.where(both, low, high))
+        else:
+            second, goes = high != 0, (high == 0) & (other != 0)
+            write(b, np.where(goes, low, other).astype(np.uint32))
+            write_exec(b, np.where(second, high | other, np.where(goes, other << np.uint64(32), low)))
+        return branch(lambda _: goes, target, inst.next_pc)(b)
 
     return run
 

@@ -137,6 +137,8 @@ def flags(inst: Instruction) -> list[str]:
         for name in ("clamp", "glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "lds", "offen", "idxen")
         if fields.get(name)
     ]
+    if inst.name.startswith("tbuffer"):
+        out += [f"{name}:{fields[name]}" for name in ("format", "dfmt", "nfmt") if name in fields]
     if fields.get("omod"):
         out.append(("", "mul:2", "mul:4", "div:2")[fields["omod"]])
     if isinstance(inst.dpp, Dpp16):

@@ -27,7 +27,7 @@ CHANGED = re.compile(r"s_(addk|mulk|bitset|cmov)")  # their sdst is a source, to
 READS_OLD = re.compile(
     r"v_(fmac|pk_fmac|mac|dot\w*c_|swap|writelane|smfmac|dual_fmac|dual_dot2acc)|v_dot\w*acc"
 )
-WITH_ATOMICS = ("FLAT", "GLOBAL", "MUBUF")
+WITH_ATOMICS = ("FLAT", "GLOBAL", "MUBUF", "SMEM")
 MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "SMEM", "DS")
 
 
@@ -86,7 +86,9 @@ def use_of(inst: Instruction, wave_size: int, has_halves: bool) -> Use:
             is_result = name in RESULTS and not inst.name.startswith(ONLY_READ)
             is_result = is_result or (name in ("sdata", "vdata") and "store" not in inst.name)
         (writes if is_result else reads).append(part)
-        if (name == "vdata" and "atomic" in inst.name) or (name == "sdst" and CHANGED.match(inst.name)):
+        if (name in ("vdata", "sdata") and "atomic" in inst.name) or (
+            name == "sdst" and CHANGED.match(inst.name)
+        ):
             reads.append(part)
     if inst.format in ("GLOBAL", "SCRATCH") and inst.fields["saddr"] < VCC + 2:
         reads = [part._replace(words=1) if part.field == "addr" else part for part in reads]

@@ -23,7 +23,7 @@ from hcq.emu.amd.shader.field_registers import SCALAR_FORMATS, VCC, VECTORS, Use
 from hcq.emu.amd.shader.lane_access import access_of, active
 from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers, waves_of
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
-from hcq.emu.amd.shader.memory_ops import address_of, flat, indices, mover, scratch_of
+from hcq.emu.amd.shader.memory_ops import Buffer, address_of, flat, indices, mover, scratch_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step
 from hcq.emu.amd.shader.shadow_moves import moved
 from hcq.emu.amd.shader.shadow_results import compute
@@ -278,18 +278,53 @@ def _load_to_lds(ctx: Context, use: Use) -> Follow | None:
 
 
 def _through(ctx: Context, use: Use) -> Follow:
-    """Scalar loads, and accesses by a descriptor: global memory."""
+    """Scalar loads, and accesses by a descriptor: global memory, and scratch where the descriptor is swizzled."""
     pc, name = ctx.inst.pc, ctx.inst.name
     fields = [field for field in ("sbase", "soffset", "srsrc", "vaddr") if use.read(field) is not None]
     made_of = [number for field in fields for number in numbers_of(ctx, use.read(field))]
     data = numbers_of(ctx, use.read("vdata")) if "store" in name and "lds" not in name else []
     results = [number_of(ctx, each) for part in use.writes for each in part.registers]
+    private = _private(ctx, results, data)
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
         unwritten.used(b, "address", made_of, pc)
+        if private is not None and private(unwritten, b):
+            return
         unwritten.used(b, "store", data, pc)
         for number in results:
             unwritten.put(b, number, None, None)
+
+    return follow
+
+
+def _private(ctx: Context, results: list[int], data: list[int]) -> Callable[[Unwritten, Batch], bool] | None:
+    """What follows an access of scratch by a descriptor, as gfx90a has it; it says whether that was one."""
+    access = access_of(ctx, ctx.inst.name.split("_", 1)[1]) if ctx.inst.format == "MUBUF" else None
+    if (
+        access is None
+        or access.verb == "atomic"
+        or not ctx.isa.scratch_in_memory
+        or ctx.inst.fields.get("lds")
+    ):
+        return None
+    buffer, move, pc = Buffer(ctx, access), mover(ctx, access), ctx.inst.pc
+
+    def follow(unwritten: Unwritten, b: Batch) -> bool:
+        if not buffer.is_spread(b):
+            return False
+        if not b.lanes.any():
+            return True
+        offsets = buffer.spread(b)[1] + buffer.stack(b)[indices(b)[0]]
+        made = unwritten.shadows(b)
+        unwritten.settle(b, data)
+        try:
+            move(made, scratch_of(made, *indices(b)), offsets)
+        except PageFault:  # beyond its end; the instruction itself says so, where somebody asks
+            for number in results:
+                unwritten.put(b, number, None, None)
+            return True
+        _after(unwritten, b, made, results, lambda row: _read(unwritten, b, row, "local", offsets, pc))
+        return True
 
     return follow
 

@@ -317,7 +317,8 @@ class Isa:
                 dpp, length = Dpp8.decode([self.extra(words, length, pc)]), length + 1
             elif source == SDWA and self.has_sdwa:
                 sdwa, length = Sdwa.decode([self.extra(words, length, pc)]), length + 1
-        return Instruction(one.name, opcode, fields, tuple(words[:length]), pc, literal, dpp, sdwa, pair)
+        form = "MUBUF" if one.name == "MTBUF" else one.name  # it differs by where its format is
+        return Instruction(form, opcode, fields, tuple(words[:length]), pc, literal, dpp, sdwa, pair)
 
     def used_sources(self, one: Format, opcode: Opcode) -> tuple[str, ...]:
         """The fields whose code 255 asks for a literal."""
@@ -325,7 +326,7 @@ class Isa:
             return ("src0x", "src0y")
         if one.name.startswith("VOP3") and not self.vop3_literals:
             return ()
-        if one.name in ("SMEM", "MUBUF"):
+        if one.name in ("SMEM", "MUBUF", "MTBUF"):
             return ()
         return tuple(o.field for o in opcode.operands if o.field in SOURCE_FIELDS)
 

@@ -26,6 +26,7 @@ from hcq.emu.compiled import assemble
 from hcq.system.cache import DiskCache
 
 KIND = "emu-programs"
+SPENT = "emu-spent"  # what interpreting a program has taken, in all processes
 
 
 @dataclass
@@ -89,6 +90,17 @@ def read(identity: str) -> Compiled | None:
         known["why_not"],
     )
     return Compiled(text, code)
+
+
+def spent_ns(identity: str) -> float:
+    """What interpreting a program has taken, by estimate, in processes before this one."""
+    data = DiskCache().get(SPENT, _key(identity))
+    return float(data) if data is not None else 0.0
+
+
+def note_spent(identity: str, ns: float) -> None:
+    """Keep it."""
+    DiskCache().put(SPENT, _key(identity), f"{ns:.0f}".encode())
 
 
 def write(identity: str, made: Compiled | None) -> None:

@@ -9,6 +9,7 @@ Next     memory_ops.py (addresses of global, flat, scratch and buffer accesses),
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,6 +82,21 @@ def parse_access(text: str) -> Access | None:
     if len(rest) != 1 or rest[0][0] not in "uib" or not rest[0][1:].isdigit():
         return None
     return Access(parts[0], int(rest[0][1:]), rest[0][0] == "i", half)
+
+
+def typed_access(text: str) -> Access | None:
+    """As parse_access, of a typed access: as many words as it has registers, whatever memory has."""
+    found = re.fullmatch(r"(load|store)_(?:(d16)_)?(hi_)?format_(?:(d16)_)?(hi_)?([xyzw]+)", text)
+    if found is None:
+        return None
+    count = len(found[6])
+    if not (found[2] or found[4]):
+        return Access(found[1], 32 * count)
+    return (
+        Access(found[1], 16, half=int(bool(found[3] or found[5])))
+        if count == 1
+        else Access(found[1], 32 * (-(-count // 2)))
+    )
 
 
 def access_of(ctx: Context, text: str) -> Access | None:

@@ -313,13 +313,13 @@ def in_file(ctx: Context, b: Batch, register: Array) -> Array:
 def unpack_bytes(ctx: Context, name: str, operands: Sources) -> Step:
     """Two byte floats of a half to two float32 in a register pair."""
     read = operands.read(0, "u32")
-    table = byte_float(ctx, name).values
+    widen = byte_float(ctx, name).widen
     register = ctx.inst.fields["vdst"]
     shift = np.uint32(16 if ctx.inst.fields.get("opsel", 0) & 1 else 0)
 
     def run(b: Batch) -> None:
         x = read(b) >> shift
-        low, high = table[x & np.uint32(255)], table[(x >> np.uint32(8)) & np.uint32(255)]
+        low, high = widen(x), widen(x >> np.uint32(8))
         put(b, b.f32[register], low)
         put(b, b.f32[register + 1], high)
 

@@ -10,6 +10,7 @@ Every access first finds the range of every address. Nearly always they all lie 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -166,6 +167,18 @@ class Range(Bytes):
     end: int
     writable: bool
     name: str
+
+    @functools.cached_property
+    def singles(self) -> memoryview | None:
+        """Its words of 32 bits by number, where it begins at one; None elsewhere."""
+        return None if self.words is None else self.words.data
+
+    @functools.cached_property
+    def doubles(self) -> memoryview | None:
+        """Its words of 64 bits by number, where it begins at one; None elsewhere."""
+        if self.start % 8 or self.data.ctypes.data % 8 or len(self.data) < 8:
+            return None
+        return self.data[: len(self.data) & ~7].view(np.uint64).data
 
     def reach(self, at: int, size_bytes: int, *, is_write: bool) -> None:
         """Bytes of it are about to be touched; where it is a copy of something, they are brought up to date."""

@@ -98,25 +98,52 @@ def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore:
     residents, lanes = b.residents, b.residents.wave_size
     if residents.scratch_in_memory:
         halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
-        return scratch_at(residents.memory, halves[:, 0] | halves[:, 1] << np.uint64(32), lane, lanes)
+        base = halves[:, 0] | halves[:, 1] << np.uint64(32)
+        return scratch_at(residents.memory, base, lane, lanes, limit_of(b))
     size = residents.scratch_size
     first = b.ids[wave].astype(np.int64) * (size // 4) * lanes + lane
 
     def place(offsets: Array, size_bytes: int, kind: str) -> Array:
         if len(offsets) and int(offsets.max()) + size_bytes > size:
-            worst = int(offsets[offsets + np.uint64(size_bytes) > size][0])
-            raise PageFault(worst, size_bytes, f"scratch {kind}", f"the kernel has {size} bytes a work-item")
+            raise _beyond_scratch(offsets, size_bytes, kind, size)
         signed = offsets.astype(np.int64)
         return ((signed >> 2) * lanes + first) * 4 + (signed & 3)
 
     return ScratchStore(residents.scratch, 4 * lanes, place)
 
 
-def scratch_at(memory: Any, base: Array, lane: Array, lanes: int) -> ScratchStore:
-    """Scratch in the kernel's memory: `base` is where that of each lane's wave begins."""
+def scratch_at(
+    memory: Any, base: Array, lane: Array, lanes: int, limit: int = 0, stack: Array | None = None
+) -> ScratchStore:
+    """Scratch in the kernel's memory: `base` is where that of each lane's wave begins.
+
+    limit  bytes that each lane has, where somebody wants to know of accesses beyond; 0: nobody does
+    stack  how far behind the beginning of its own each lane's offsets are counted; None: not at all
+    """
     own = base + np.uint64(4) * lane.astype(np.uint64)
     stride, three = np.uint64(lanes), np.uint64(3)
-    return ScratchStore(memory, 4 * lanes, lambda at, size, kind: own + (at & ~three) * stride + (at & three))
+
+    def place(at: Array, size_bytes: int, kind: str) -> Array:
+        if limit and len(at):
+            offsets = at if stack is None else at + stack
+            if int(offsets.max()) + size_bytes > limit:
+                raise _beyond_scratch(offsets, size_bytes, kind, limit)
+        return own + (at & ~three) * stride + (at & three)
+
+    return ScratchStore(memory, 4 * lanes, place)
+
+
+def limit_of(b: Batch) -> int:
+    """The bytes of scratch of a lane on gfx90a, where accesses to memory are looked at; else 0.
+
+    Hardware does not stop what goes beyond: it reaches what another lane, or another wave, has.
+    """
+    return 0 if b.residents.watch is None else b.residents.launch.scratch_bytes
+
+
+def _beyond_scratch(offsets: Array, size_bytes: int, kind: str, size: int) -> PageFault:
+    worst = int(offsets[offsets + np.uint64(size_bytes) > size][0])
+    return PageFault(worst, size_bytes, f"scratch {kind}", f"the kernel has {size} bytes a work-item")
 
 
 def indices(b: Batch) -> tuple[Array, Array]:
@@ -297,8 +324,25 @@ class Buffer:
             offsets = offsets + b.u32[fields["vaddr"]]
         wave, lane = indices(b)
         base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        store = scratch_at(b.residents.memory, (base + self.scalar_offset(b))[wave], lane, 64)
+        start = (base + self.scalar_offset(b))[wave]
+        store = scratch_at(b.residents.memory, start, lane, 64, limit_of(b), self.stack(b)[wave])
         return store, active(b, offsets) & np.uint64(0xFFFFFFFF)
+
+    def stack(self, b: Batch) -> Array:
+        """(waves,) where the stack pointer is that a swizzled access goes by, in bytes of each lane.
+
+        It counts the bytes of all lanes. What is larger than all they have leads to another wave's memory: compilers
+        before LLVM 11 passed their wave's own place so.
+        """
+        found: Array = np.broadcast_to(np.asarray(self.scalar_offset(b), np.uint64), (b.waves,))
+        size = np.uint64(64 * b.residents.launch.scratch_bytes)
+        return np.where(found < size, found, np.uint64(0)) // np.uint64(64)
+
+    def reported(self, b: Batch, store: ScratchStore, offsets: Array) -> Array:
+        """What a fault of a swizzled access names: offsets of lanes where these have an end, else addresses."""
+        if limit_of(b):
+            return offsets + self.stack(b)[indices(b)[0]]
+        return store.place(offsets, 1, "read")
 
     def places(self, b: Batch) -> tuple[Array, Array]:
         """(addresses of all lanes, which of them are in the descriptor's range)."""
@@ -338,7 +382,7 @@ def buffer_access(ctx: Context, access: Access) -> Step:
     def run(b: Batch) -> None:
         if buffer.is_spread(b):
             store, offsets = buffer.spread(b)
-            located(inst.pc, b, store.place(offsets, 1, "read"), lambda: move(b, store, offsets))
+            located(inst.pc, b, buffer.reported(b, store, offsets), lambda: move(b, store, offsets))
             return
         addresses, room = buffer.reach(b)
         inside = room >= buffer.size

@@ -11,6 +11,7 @@ are looked at while they run (counters, races, guards) and memory behind emulate
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
 BEGIN_NS = 30_000_000  # and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
+LEAST_NOTED_NS, NOTES = 2_000_000, 64  # what is spent is noted so often, before it is worth to compile
 MOST_TABULATED = 4  # memories whose ranges are at hand
 MOST_KEPT = 512  # programs, wherever they lie, of which the machine code is kept in this process
 WHOLE = 0xFFFFFFFFFFFFFFFF
@@ -46,7 +48,13 @@ def is_possible(program: Program, memory: Any, scalar_memory: Any) -> bool:
     """Whether a program may run as machine code."""
     if config.current().emu_compiled == "0" or program.additions:
         return False
-    return isinstance(memory, AddressSpace) and scalar_memory is memory and assemble.is_installed()
+    return scalar_memory is memory and _is_space(type(memory)) and assemble.is_installed()  # type: ignore[arg-type]
+
+
+@functools.cache
+def _is_space(kind: type) -> bool:
+    """Whether memory of a kind is one whose ranges are known: asking a protocol takes long."""
+    return issubclass(kind, AddressSpace)
 
 
 def native_of(program: Program, residents: Residents) -> Native | None:
@@ -65,14 +73,28 @@ def ready(program: Program, mode: int, registers: int, is_eager: bool = False) -
         found: Compiled | None = program.native[key]
         return found
     is_eager = is_eager or config.current().emu_compiled == "always"
-    is_time = is_eager or program.spent_ns >= BEGIN_NS + COMPILE_NS * len(program.instructions)
+    worth = BEGIN_NS + COMPILE_NS * len(program.instructions)
+    is_time = is_eager or program.spent_ns >= worth
     if not is_time and key in program.looked:
+        if program.spent_ns >= program.noted_ns:
+            _note_spent(program, mode, registers, worth)
         return None
     program.looked.add(key)
     made = compile_program(program, mode, registers, only_kept=not is_time)
+    if made is None and not is_time and not program.noted_ns:  # other processes have interpreted it, too
+        program.spent_ns += kept_programs.spent_ns(_identity(program, mode, registers))
+        program.noted_ns = program.spent_ns + max(LEAST_NOTED_NS, worth / NOTES)
+        if program.spent_ns >= worth:
+            return ready(program, mode, registers)
     if made is not None or is_time:
         program.native[key] = made
     return made
+
+
+def _note_spent(program: Program, mode: int, registers: int, worth: float) -> None:
+    """What the interpreter has taken is kept on disk now and then: the next process goes on from there."""
+    kept_programs.note_spent(_identity(program, mode, registers), program.spent_ns)
+    program.noted_ns = program.spent_ns + max(LEAST_NOTED_NS, worth / NOTES)
 
 
 @dataclass
@@ -83,10 +105,8 @@ class Tabulated:
     rows: Any
     held: Any
 
-    @property
-    def address(self) -> int:
-        """Of the table."""
-        return int(self.rows.ctypes.data)
+    def __post_init__(self) -> None:
+        self.address = int(self.rows.ctypes.data)  # of the table
 
 
 _tabulated: list[Tabulated] = []  # the last ones

@@ -81,6 +81,17 @@ class Room:
 
 
 @dataclass
+class Begin:
+    """What the workgroups of one launch begin with: scalar registers in an image; and which one is next."""
+
+    image: Any
+    scalars: Any  # a part of it
+    counter: Any
+    image_address: int
+    counter_address: int
+
+
+@dataclass
 class Shape:
     """How workgroups of a program begin, for launches that differ in their arguments alone."""
 
@@ -92,6 +103,7 @@ class Shape:
     meanings: Any
     is_spread: bool
     rooms: list[Room] = field(default_factory=list)  # that nobody uses now
+    begins: list[Begin] = field(default_factory=list)  # the same
 
 
 class WholeGroups:
@@ -112,9 +124,10 @@ class WholeGroups:
         self.program, self.launch, self.work, self.memory = program, launch, work, memory
         self.scratch_in_memory, self.count = scratch_in_memory, count
         self.sync, self.strays = sync, strays
-        self.counter = np.zeros(1, np.int64)
         self.ranges = native.ranges_of(memory)
         self.shape = self._shape(compiled)
+        self.begin = self._begin()
+        self.counter = self.begin.counter
 
     @property
     def first(self) -> int:
@@ -135,10 +148,19 @@ class WholeGroups:
         self.program.shapes[key] = shape
         while len(self.program.shapes) > MOST_KEPT:
             del self.program.shapes[next(iter(self.program.shapes))]
-        self.image = shape.image.copy()
-        scalars, *_ = _header(self.image, shape.waves)
-        scalars[:, : len(launch.user_sgprs)] = launch.user_sgprs
         return shape
+
+    def _begin(self) -> Begin:
+        shape, sgprs = self.shape, self.launch.user_sgprs
+        if shape.begins:
+            begin = shape.begins.pop()
+            begin.counter[0] = 0
+        else:
+            image, counter = shape.image.copy(), np.zeros(1, np.int64)
+            scalars, *_ = _header(image, shape.waves)
+            begin = Begin(image, scalars, counter, image.ctypes.data, counter.ctypes.data)
+        begin.scalars[:, : len(sgprs)] = sgprs
+        return begin
 
     def residents(self, groups: Any) -> Residents:
         """Workgroups for the interpreter."""
@@ -176,13 +198,13 @@ class WholeGroups:
         shape = self.shape
         room = shape.rooms.pop() if shape.rooms else self._new_room()
         job, table, work = room.job, room.table, self.work
-        if room.index is not self.ranges.index:
+        if room.index is not self.ranges.index or table[accesses.RANGES] != self.ranges.address:
             room.sites[...] = 0
             room.index = self.ranges.index
-        table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.address, len(self.ranges.rows)
-        job[launches.NEXT], job[launches.COUNT] = self.counter.ctypes.data, self.count
+            table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.address, len(self.ranges.rows)
+        job[launches.NEXT], job[launches.COUNT] = self.begin.counter_address, self.count
         job[launches.GRID_X], job[launches.GRID_Y] = work.grid[0], work.grid[1]
-        job[launches.IMAGE], job[launches.GROUP] = self.image.ctypes.data, -1
+        job[launches.IMAGE], job[launches.GROUP] = self.begin.image_address, -1
         return room
 
     def _new_room(self) -> Room:
@@ -249,7 +271,9 @@ class WholeGroups:
 
     # -- running
 
-    def run(self, report: Report, limits: Limits, at_once: int, begins: Begins | None) -> Iterator[Machine]:
+    def run(
+        self, report: Report, limits: Limits, at_once: Callable[[], int], begins: Begins | None
+    ) -> Iterator[Machine]:
         """Run workgroups; gives machines, each of which is to be run to its end before the next is asked for.
 
         at_once   workgroups that the interpreter takes together
@@ -265,6 +289,8 @@ class WholeGroups:
                 before = [room.job[launches.GROUP] for room in rooms]
                 used = threads.run([room.job for room in rooms], min(slice_, budget))
                 self._count(rooms, report, used)
+                if all(room.job[launches.STATE] == launches.FINISHED for room in rooms):
+                    return
                 left = [room for room in rooms if room.job[launches.STATE] == launches.BLOCKED]
                 under_way = [room for room in rooms if room.job[launches.GROUP] >= 0]
                 if not under_way and self.first == self.count:
@@ -278,7 +304,7 @@ class WholeGroups:
                 ]
                 if left or same:  # one that takes long may wait for others behind it
                     taken = under_way if is_given_up else left or same
-                    yield self.machine(taken, report, limits, 0 if left and not is_given_up else at_once)
+                    yield self.machine(taken, report, limits, 0 if left and not is_given_up else at_once())
                     if is_given_up:
                         return
                     continue
@@ -288,6 +314,7 @@ class WholeGroups:
                     rooms.append(self._take_room())
         finally:
             self.shape.rooms += rooms
+            self.shape.begins.append(self.begin)
 
     def _count(self, rooms: list[Room], report: Report, used: int) -> None:
         done = sum(room.job[launches.DONE] for room in rooms)

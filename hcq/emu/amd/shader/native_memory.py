@@ -26,7 +26,7 @@ from hcq.emu.amd.shader.memory_ops import Buffer, address_of, atomic_returns
 from hcq.emu.amd.shader.operands import Context, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import BOOL, U32, U64, Mask, SymbolicBatch
-from hcq.emu.compiled import accesses, loads
+from hcq.emu.compiled import accesses, loads, stores
 from hcq.emu.compiled.accesses import Attempt, Place
 from hcq.emu.compiled.accesses import field as table_field
 from hcq.emu.compiled.loads import V1, V32, V64
@@ -112,6 +112,8 @@ class MemoryText:
         reached = [self._reach(ctx, b, attempt, move, offset) for offset in move.offsets]
         self.sites = attempt.next_site
         if move.access.verb == "store":
+            if _is_sorted(move):
+                self.module[stores.name(move.access.words)] = stores.text(move.access.words)
             _store(ctx, b, attempt, move, reached, stop)
         else:
             _modify(b, attempt, move, reached[0], function, stop)
@@ -292,27 +294,55 @@ def _deliver(b: SymbolicBatch, move: Move, bits: str, rows: list[str]) -> None:
         lane_access.deliver(b, b.u32[move.vdst + number], found)  # type: ignore[arg-type]
 
 
+def _is_sorted(move: Move) -> bool:
+    """Whether a store's words are sorted by lane, where lanes lie side by side."""
+    return move.access.bits >= 32 and move.access.words in stores.WORDS and move.kind in ("memory", "lds")
+
+
 def _store(
     ctx: Context, b: SymbolicBatch, attempt: Attempt, move: Move, reached: list[Reached], stop: Stop
 ) -> None:
-    w, access, step = b.writer, move.access, _word_step(b, move)
-    kept = []
+    w, words = b.writer, move.access.words
+    kept, rows = [], []
     for one in reached:
         row = b.temporary()
         accesses.spill(w, row, V64, one.place.at)
         kept.append(row)
+        if _is_sorted(move):
+            beside = stores.row(w, one.place.at, one.place.on, words)
+            rows.append(w.bits_of(Symbol(w, beside, BOOL, True)))
     attempt.end(stop())
-    for one, row, register in zip(reached, kept, move.data):
-        for word in range(access.words):
-            at = accesses.unspill(w, row, V64)
-            on = w.wide(w.mask_of(one.bits)) if one.bits else w.wide(b.lanes)
-            value: Any = b.u32[register + word]
-            if access.half:
-                value = value >> np.uint32(16)
-            if word:
-                at = w.say(f"add {V64} {at}, splat (i64 {step * word})", True)
-            accesses.keep(w, value.text, at, on, 0, min(32, access.bits))
-            b.close()
+    for number, (one, row, register) in enumerate(zip(reached, kept, move.data)):
+        if not rows:
+            _store_words(b, move, one, row, register)
+            continue
+        tag = w.fresh("rows")[1:]
+        is_apart = stores.is_apart(w, row, rows[number], words)
+        w.scalar.append(f"br i1 {is_apart}, label %{tag}whole, label %{tag}each")
+        w.place(f"{tag}whole")
+        values = [b.u32[register + word].text for word in range(words)]
+        stores.give(w, accesses.unspill(w, row, V64), values)
+        b.close()
+        w.scalar.append(f"br label %{tag}end")
+        w.place(f"{tag}each")
+        _store_words(b, move, one, row, register)
+        w.scalar.append(f"br label %{tag}end")
+        w.place(f"{tag}end")
+
+
+def _store_words(b: SymbolicBatch, move: Move, one: Reached, row: str, register: int) -> None:
+    """Word after word, of lanes that go anywhere."""
+    w, access, step = b.writer, move.access, _word_step(b, move)
+    for word in range(access.words):
+        at = accesses.unspill(w, row, V64)
+        on = w.wide(w.mask_of(one.bits)) if one.bits else w.wide(b.lanes)
+        value: Any = b.u32[register + word]
+        if access.half:
+            value = value >> np.uint32(16)
+        if word:
+            at = w.say(f"add {V64} {at}, splat (i64 {step * word})", True)
+        accesses.keep(w, value.text, at, on, 0, min(32, access.bits))
+        b.close()
 
 
 def _modify(b: SymbolicBatch, attempt: Attempt, move: Move, one: Reached, function: str, stop: Stop) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hcq.emu.amd.shader import disassembly
+from hcq.emu.amd.shader.block_access_ops import compile_block_access
 from hcq.emu.amd.shader.control import (
     Ending,
     branch_target,
@@ -38,6 +39,7 @@ from hcq.emu.amd.shader.retry import is_retry_loop
 from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
 from hcq.emu.amd.shader.scaled_matrix_ops import compile_matrix
+from hcq.emu.amd.shader.typed_buffers import compile_typed
 from hcq.emu.amd.shader.vector_ops import compile_vector
 from hcq.emu.shader.pointers import Origin
 
@@ -102,6 +104,7 @@ class Program:
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
+        self.noted_ns = 0.0  # when it has taken so much, that is noted on disk
         self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: its machine code
         self.looked: set[tuple[int, int]] = set()  # for which of these it was looked on disk
         self.shapes: dict[
@@ -254,7 +257,9 @@ class Program:
             compiler = COMPILERS.get(ctx.inst.format)
             if compiler is None:
                 raise ctx.refuse()
-            step = (compile_load_to_lds if is_load_to_lds(ctx.inst) else compiler)(ctx)
+            step = compile_typed(ctx) or compile_block_access(ctx)
+            if step is None:
+                step = (compile_load_to_lds if is_load_to_lds(ctx.inst) else compiler)(ctx)
         return counted(ctx, step) if self.loads_to_lds else step
 
     def text(self, pc: int) -> str:

@@ -177,8 +177,16 @@ class MUBUF(Packet, words=2):
     vaddr = bits(39, 32)
 
 
+class MTBUF(MUBUF):
+    """A typed buffer access that says the format itself."""
+
+    encoding = bits(31, 26, default=58)
+    op = bits(18, 15)
+    format = bits(25, 19)
+
+
 LAYOUTS = (
     *(SOP1, SOPC, SOPP, SOPK, SOP2, VOP1, VOPC, VOP2, VOP3SD, VOP3, VOP3P, VOPD),
-    *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
+    *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF, MTBUF),
 )
 RDNA3 = Isa("RDNA3", "gfx1100", LAYOUTS, waits_for_transcendentals=False)

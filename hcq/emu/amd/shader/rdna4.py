@@ -6,7 +6,8 @@ Next     rdna3.py (formats that stayed), operands.py (what source codes mean)
 Source   RDNA4 shader ISA document; field positions checked against LLVM's assembler
 
 Vector memory instructions have 96 bits, an offset of 24 of them, and name the scope up to which they are coherent.
-The formats keep the names that they have in earlier generations: FLAT is the document's VFLAT, MUBUF its VBUFFER.
+The formats keep the names that they have in earlier generations: FLAT is the document's VFLAT, MUBUF its VBUFFER,
+which typed accesses are in, too.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class MUBUF(Packet, words=3):
 RDNA4 = Isa(
     "RDNA4",
     "gfx1201",
-    newer(rdna3.LAYOUTS, SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
+    newer([one for one in rdna3.LAYOUTS if one is not rdna3.MTBUF], SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
     generation=12,
     has_ocp_floats=True,
 )

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from hcq.emu.amd.shader.control import BRANCHES
 from hcq.emu.amd.shader.field_registers import CHANGED, ONLY_READ, READS_OLD, SCALAR_FORMATS, is_mask, returns
 from hcq.emu.amd.shader.isa import DPP, DPP8, DPP8_FI, SDWA, Instruction, Operand
-from hcq.emu.amd.shader.lane_access import Access, parse_access
+from hcq.emu.amd.shader.lane_access import Access, parse_access, typed_access
 from hcq.emu.amd.shader.lds_ops import pair_access
 from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.emu.amd.shader.operands import Context
@@ -110,12 +110,10 @@ def _scalar_memory(ctx: Context) -> Uses:
             reads += _scalars(ctx, fields["offset"] & 127, 32)
     if data is not None and data.file == "S":
         registers = _scalars(ctx, fields["sdata"], data.width)
-        if "store" in inst.name:
+        if "store" in inst.name or "atomic" in inst.name:
             reads += registers
-        else:
+        if "store" not in inst.name and ("atomic" not in inst.name or returns(inst)):
             writes += registers
-        if "atomic" in inst.name:
-            reads += registers
     return Uses(tuple(reads), tuple(writes))
 
 
@@ -285,7 +283,8 @@ def _vector_memory(ctx: Context) -> Uses:
 
 def _buffer(ctx: Context) -> Uses:
     inst, fields = ctx.inst, ctx.inst.fields
-    access = parse_access(inst.name.split("_", 1)[1])
+    tail = inst.name.split("_", 1)[1]
+    access = parse_access(tail) or typed_access(tail)
     if access is None or not inst.opcode.operands:
         return Uses()
     descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]

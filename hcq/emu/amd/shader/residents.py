@@ -75,6 +75,9 @@ class Residents:
         self.waits: RegisterWaits | None = None  # what loads have yet to fill, where somebody wants to know
         self.lds_waits: LdsWaits | None = None  # what is under way to LDS, likewise
         self.barrier_checks: Checks | None = None  # who hears of barriers that nobody can open
+        self.skipped: Any = (
+            None  # barrier_steps.Skipped, where somebody wants to know who was not at a barrier
+        )
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory

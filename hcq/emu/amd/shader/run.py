@@ -8,6 +8,7 @@ Next     machine.py (the waves that are resident together), wave_start.py (a Lau
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from hcq.emu.amd.shader.native_launch import whole_groups
 from hcq.emu.amd.shader.program import Addition, Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
-from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.amd.shader.wave_start import Launch, WorkItems, work_items
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedule
 from hcq.emu.shader.traffic import Tally
@@ -109,7 +110,7 @@ def run_dispatch(
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
-    work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
+    work = work_items(grid, block, items)
     additions = ([] if tally is None else [Counting]) + additions_of(checks, launch)
     program = core.program(launch.entry, launch.wave_size, launch.acc_offset, additions)
     report = Report()
@@ -118,20 +119,24 @@ def run_dispatch(
         budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted, running
     )
     total = min(work.groups, sample or work.groups)
-    at_once = groups_at_once(launch, work, is_cooperative, checks)
+    resident = functools.partial(groups_at_once, launch, work, is_cooperative, checks)
     whole = None
     if schedule is None and tally is None and checks is None and not is_cooperative and not sample:
         scalar, own = core.scalar or core.memory, core.isa.scratch_in_memory
         whole = whole_groups(program, launch, work, memory, scalar, own, core.sync, strays)
     begin = 0
+    if whole is not None:
+        for machine in whole.run(report, limits, resident, begins):
+            if begins is not None:
+                begins(machine)
+            with np.errstate(all="ignore"):  # as below
+                machine.go()
+        begin = whole.first
+        if begin == total:
+            return report
+    at_once = resident()
     # floats overflow and divide by zero here as they do on the hardware: silently
     with np.errstate(all="ignore"):
-        if whole is not None:
-            for machine in whole.run(report, limits, at_once, begins):
-                if begins is not None:
-                    begins(machine)
-                machine.go()
-            begin = whole.first
         for first in range(begin, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
             residents = Residents(

@@ -1,9 +1,9 @@
-"""Scalar memory: loads of whole words for all lanes of a wave, and clocks.
+"""Scalar memory: loads and stores of whole words for all lanes of a wave, and clocks.
 
 In       a Context for one SMEM instruction
 Out      a step that loads SGPRs
 Changes  SGPRs
-Next     memory.py (the address space), scalar_ops.py
+Next     memory.py (the address space), scalar_write_ops.py (atomics, scratch, by descriptor), scalar_ops.py
 Source   RDNA3 and CDNA3 ISA documents: scalar memory
 """
 
@@ -18,6 +18,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
+from hcq.emu.amd.shader.scalar_write_ops import compile_scalar_write
 from hcq.emu.amd.shader.waves import Batch
 
 CACHE_ONLY = {
@@ -56,7 +57,10 @@ def compile_scalar_memory(ctx: Context) -> Step:
         return load(ctx, LOAD_WORDS[name[14:]], True)
     if name.startswith("s_store_"):
         return store(ctx)
-    raise ctx.refuse()
+    step = compile_scalar_write(ctx, offset_of(ctx)) if ctx.is_gfx9 else None
+    if step is None:
+        raise ctx.refuse()
+    return step
 
 
 def offset_of(ctx: Context) -> Callable[[Batch], Array]:

@@ -117,9 +117,12 @@ class Unwritten:
             residents.memory = Marking(residents.memory, self, of)
             residents.scalar_memory = Marking(residents.scalar_memory, self, of)
         made.memory = _Global(of)  # type: ignore[assignment]
+        made.scratch_in_memory, made.watch = False, None  # that of gfx90a has a shadow like the others'
+        made.scratch_size = -(-launch.scratch_bytes // 4) * 4
+        lanes = len(residents.group_of) * residents.wave_size
         made.lds, made.scratch = (
             Bytes.zeros(len(residents.lds.data)),
-            Bytes.zeros(len(residents.scratch.data)),
+            Bytes.zeros(max(4, lanes * made.scratch_size)),
         )
         made.lds.data.fill(0xFF)
         made.scratch.data.fill(0xFF)

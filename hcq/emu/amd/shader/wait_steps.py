@@ -22,7 +22,7 @@ from hcq.emu.amd.shader.arrays import Array, pack_lanes
 from hcq.emu.amd.shader.field_registers import returns
 from hcq.emu.amd.shader.hazards import Before
 from hcq.emu.amd.shader.isa import Instruction
-from hcq.emu.amd.shader.lane_access import parse_access
+from hcq.emu.amd.shader.lane_access import parse_access, typed_access
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
 from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of
 from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step
@@ -164,7 +164,8 @@ def queue_of(ctx: Context) -> int | None:
         return None
     if ctx.is_gfx9 or form == "FLAT":
         return MEMORY
-    access = parse_access(name.split("_", 1)[1].replace("_addtid", ""))
+    tail = name.split("_", 1)[1].replace("_addtid", "")
+    access = parse_access(tail) or typed_access(tail)
     stores = access is not None and (
         access.verb == "store" or (access.verb == "atomic" and not returns(ctx.inst))
     )

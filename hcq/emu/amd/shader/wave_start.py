@@ -107,6 +107,12 @@ class Launch:
             acc_offset=4 * ((rsrc3 & 63) + 1) if arch.startswith("gfx9") else 0,
         )
 
+    def with_sgprs(self, user_sgprs: tuple[int, ...]) -> Launch:
+        """The same with other user SGPRs: one for each launch, so nothing is worked out again."""
+        new = object.__new__(Launch)
+        vars(new).update(vars(self), user_sgprs=user_sgprs)
+        return new
+
     def set_scalars(self, s: Array, groups: Array, places: Array) -> None:
         """User SGPRs, then the workgroup ids. `groups` is (wave, 3); `places`: which wave of its group each is."""
         s[:, : len(self.user_sgprs)] = np.array(self.user_sgprs, np.uint32)
@@ -132,12 +138,12 @@ class WorkItems:
     block: tuple[int, int, int]
     items: tuple[int, int, int]
 
-    @property
+    @functools.cached_property
     def groups(self) -> int:
         """How many workgroups there are."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
-    @property
+    @functools.cached_property
     def is_whole(self) -> bool:
         """Whether no group is smaller than the others."""
         return all(total == groups * size for total, groups, size in zip(self.items, self.grid, self.block))
@@ -186,6 +192,14 @@ class WorkItems:
         if self.is_whole:  # the same in every group: worked out once
             return _whole_ids(self.block, self.waves_per_group(wave_size), wave_size, dimensions)[place]
         return _packed(place, np.maximum(self.group_sizes(groups), 1), wave_size, dimensions)
+
+
+@functools.lru_cache(256)
+def work_items(
+    grid: tuple[int, int, int], block: tuple[int, int, int], items: tuple[int, int, int] | None
+) -> WorkItems:
+    """The shape of a dispatch. items: None: all groups are whole."""
+    return WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
 
 
 # a large grid is many batches of groups that are alike

@@ -109,7 +109,7 @@ def compile_wmma(ctx: Context) -> Step:
             put(b, b.u32[vdst + index], words[index])
 
     is_float = not kinds[0].startswith("iu")
-    changes = fields["neg_lo"] | fields["neg_hi"] if is_float else (fields["neg_lo"] | fields["neg_hi"]) >> 2
+    changes = is_float and fields["neg_lo"] | fields["neg_hi"]
     if is_sparse or changes or out_kind not in ("f32", "i32"):
         return run
     sources = []
@@ -191,7 +191,8 @@ def operand(ctx: Context, index: int, kind: str, places: tuple[Array, Array]) ->
 def accumulator(ctx: Context, kind: str, code: int) -> Callable[[Batch], Array]:
     """C as (wave, i, j). code: of its source operand."""
     fields = ctx.inst.fields
-    neg, absolute = fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1
+    # of integers C's bits mean nothing: hipBLASLt sets neg_lo:[1,1,1]; the first two say that A and B are signed
+    neg, absolute = (fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1) if kind != "i32" else (0, 0)
     if code < 256:
         value = source(ctx, code, {"f16": "f16", "i32": "i32"}.get(kind, "f32"))
         return lambda b: np.broadcast_to(value(b)[:, :, None], (b.waves, 16, 16))

@@ -16,6 +16,7 @@ By machine code, many threads as one vector
     compiled.py     the machine code of that, and its launch
 Both
     program.py      a kernel ready to run, either way
+    stopping.py     what tells a kernel to end, and where it looks
     race_stops.py   HCQ_SANITIZE=race: a race that stopped a kernel
 
 A subset of MSL 2.4, which is what compiler/render/metal.py writes and the kernels of tests: numbers and vectors of

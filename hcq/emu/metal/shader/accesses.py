@@ -74,10 +74,27 @@ class Accesses(ThreadgroupMemory):
         self.jump(done)
         self.label(done)
 
+    def atomic(self, place: Pointer, operation: str, values: list[Value]) -> Value:
+        kind, dtype = place.kind, np.dtype(place.kind.numpy)
+        verb = "reads" if operation == "load" else "writes"
+        index = self.vector_of(self.checked(place, verb, "looks" if operation == "load" else "changes"))
+        name, made = one_after_another(self.width, operation, dtype)
+        self.declared[name] = made
+        one = self.kind(dtype)
+        given = [self.w.wide(value.text) for value in values] + ["zeroinitializer"] * (2 - len(values))
+        found = self.word(
+            f"call {one} {name}(ptr %base.{place.memory}, {self.kind(I32)} {index.text}, "
+            f"{self.kind(BOOLEAN)} {self.truth_mask().text}, {one} {given[0]}, {one} {given[1]})"
+        )
+        return Value(self.of(found, dtype), kind)
+
     # ------------------------------------------------------------ where
 
-    def checked(self, place: Pointer, verb: str) -> Symbol:
-        """The index of an access that lies within its memory, at a multiple of its size, and races with nobody."""
+    def checked(self, place: Pointer, verb: str, noted: str = "") -> Symbol:
+        """The index of an access that lies within its memory, at a multiple of its size, and races with nobody.
+
+        noted  what it is for races, if not a plain access
+        """
         kind, size = place.kind, SIZES[place.kind.scalar]
         if kind.lanes == 3 or (kind.lanes > 1 and kind.scalar == "bool"):
             raise NotCompiled(f"{kind} in memory")
@@ -99,7 +116,7 @@ class Accesses(ThreadgroupMemory):
         self.guard(self.at_hand(beyond), Site(what, size, place.memory), last)
         if index.itemsize == 8:
             index = self.w.convert(index, I32)
-        self.noted(place, index, verb)
+        self.noted(place, index, noted or verb)
         return self.w.named(index, index.text, I32)
 
     def at_hand(self, wrong: Symbol) -> Symbol:
@@ -261,3 +278,59 @@ def one_by_one(width: int, lanes: int, one: str, size: int) -> tuple[str, str]:
         ]
         found = f"%f{number}"
     return name, "\n".join([*lines, f"ret {every} {found}", "}"])
+
+
+_INTEGERS = {"exchange": "xchg", **{name: name for name in ("add", "sub", "and", "or", "xor", "min", "max")}}
+
+
+def one_after_another(width: int, operation: str, dtype: Any) -> tuple[str, str]:
+    """A function that does an atomic operation for one thread after the other; its name and its text."""
+    one = llvm_type(dtype)
+    name, many, bits = f"@atomic.{operation}.{dtype.name}", f"<{width} x {one}>", 8 * dtype.itemsize
+    verb = _INTEGERS.get(operation, "")
+    if dtype.kind == "f" and operation in ("add", "sub", "min", "max"):
+        verb = f"f{operation}"
+    elif dtype.kind == "u" and operation in ("min", "max"):
+        verb = f"u{operation}"
+    if operation == "load":
+        does = [f"%old = load atomic {one}, ptr %p monotonic, align {dtype.itemsize}"]
+    elif operation == "store":
+        does = [f"store atomic {one} %a, ptr %p monotonic, align {dtype.itemsize}", f"%old = freeze {one} %a"]
+    elif operation == "compare_exchange_weak":
+        does = [
+            f"%ai = bitcast {one} %a to i{bits}",
+            f"%bi = bitcast {one} %b to i{bits}",
+            f"%pair = cmpxchg ptr %p, i{bits} %ai, i{bits} %bi monotonic monotonic",
+            f"%was = extractvalue {{i{bits}, i1}} %pair, 0",
+            f"%old = bitcast i{bits} %was to {one}",
+        ]
+    else:
+        does = [f"%old = atomicrmw {verb} ptr %p, {one} %a monotonic"]
+    given = f"ptr %base, <{width} x i32> %at, <{width} x i1> %on, {many} %x, {many} %y"
+    lines = [
+        f"define internal {many} {name}({given}) noinline #0 {{",
+        "entry:",
+        "br label %head",
+        "head:",
+        "%lane = phi i64 [0, %entry], [%next, %end]",
+        f"%before = phi {many} [zeroinitializer, %entry], [%after, %end]",
+        f"%is = extractelement <{width} x i1> %on, i64 %lane",
+        "br i1 %is, label %do, label %end",
+        "do:",
+        f"%i = extractelement <{width} x i32> %at, i64 %lane",
+        f"%p = getelementptr {one}, ptr %base, i32 %i",
+        f"%a = extractelement {many} %x, i64 %lane",
+        f"%b = extractelement {many} %y, i64 %lane",
+        *does,
+        f"%put = insertelement {many} %before, {one} %old, i64 %lane",
+        "br label %end",
+        "end:",
+        f"%after = phi {many} [%before, %head], [%put, %do]",
+        "%next = add i64 %lane, 1",
+        f"%more = icmp ult i64 %next, {width}",
+        "br i1 %more, label %head, label %done",
+        "done:",
+        f"ret {many} %after",
+        "}",
+    ]
+    return name, "\n".join(lines)

@@ -6,8 +6,9 @@ Changes  itself
 Next     machine.py (who tells), program.py (who makes it), hcq/emu/shader/global_races.py (what comes of it)
 Source   Metal Shading Language Specification: "Threadgroup and SIMD-group Synchronization Functions", mem_flags
 
-Threads of a SIMD group are ordered by barriers alone, like any others. A barrier orders accesses to device memory where
-it has mem_flags::mem_device.
+Threads of a SIMD group are ordered by barriers alone, like any others: their own, or the threadgroup's. A barrier
+orders accesses to device memory where it has mem_flags::mem_device. Other threadgroups are reached by an
+atomic_thread_fence, an atomic operation, another one that reads what that wrote, and a fence there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.global_races import GlobalRaces
-from hcq.emu.shader.order import Order
+from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order
 from hcq.system import native
 
 if TYPE_CHECKING:
@@ -66,7 +67,16 @@ class DeviceRaces:
             lanes=SIMD,
         )
 
-    def touched(self, machine: Machine, verb: str, mask: Any, memory: Memory, kind: str, index: Any) -> None:
+    def touched(
+        self,
+        machine: Machine,
+        verb: str,
+        mask: Any,
+        memory: Memory,
+        kind: str,
+        index: Any,
+        is_atomic: bool = False,
+    ) -> None:
         """Numbers are about to be loaded or stored. index: of each thread, or one that all have."""
         who = machine.thread if mask is True else np.flatnonzero(mask)
         size = np.dtype(kind).itemsize
@@ -74,7 +84,8 @@ class DeviceRaces:
         places = np.broadcast_to(np.asarray(index), (machine.size,))[who].astype(np.uint64)
         at = np.uint64(native.address_of(memory.data)) + places * np.uint64(size)
         warps = machine.row[who].astype(np.int64) * self.per_group + own // SIMD
-        self.races.access(self.order, verb, warps, own % SIMD, at, size, self._line())
+        level = DEVICE if is_atomic else PLAIN
+        self.races.access(self.order, verb, warps, own % SIMD, at, size, self._line(), level)
 
     def barrier(self, machine: Machine, mask: Any) -> None:
         """All threads of some groups are at a barrier that orders device memory."""
@@ -82,6 +93,24 @@ class DeviceRaces:
         self.order.barrier(
             (rows[:, None].astype(np.int64) * self.per_group + np.arange(self.per_group)).reshape(-1)
         )
+
+    def simd_barrier(self, machine: Machine, mask: Any) -> None:
+        """All threads of some SIMD groups are at a barrier of theirs that orders device memory."""
+        own = machine.thread % machine.threads
+        every = machine.row.astype(np.int64) * self.per_group + own // SIMD
+        live = np.bincount(every, minlength=len(self.order.clock))
+        who = machine.thread if mask is True else np.flatnonzero(mask)
+        members = np.full(len(who), (1 << SIMD) - 1, np.uint32)
+        self.order.meet(every[who], own[who] % SIMD, members, live)
+
+    def fence(self, machine: Machine, mask: Any, reaches: bool) -> None:
+        """atomic_thread_fence with mem_flags::mem_device. reaches: threads of other groups, too."""
+        who = machine.thread if mask is True else np.flatnonzero(mask)
+        own = who % machine.threads
+        warps = np.unique(machine.row[who].astype(np.int64) * self.per_group + own // SIMD)
+        level = DEVICE if reaches else BLOCK
+        self.order.acquire(warps, level)
+        self.order.release(warps, level)
 
     def _line(self) -> int:
         frame = sys._getframe(2)

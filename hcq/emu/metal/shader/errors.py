@@ -18,6 +18,7 @@ class KernelFault(Exception):
     line     of the MSL, 0 where that is not known
     access   "load" or "store", of `size_bytes` at `address`, when it left its buffer
     shared_byte    where it was, when it left threadgroup memory
+    own_byte       the same, of an array of the thread's own
     is_misaligned  its address is no multiple of what it must be
     """
 
@@ -26,6 +27,7 @@ class KernelFault(Exception):
     address = 0
     size_bytes = 0
     shared_byte = -1
+    own_byte = -1
     is_misaligned = False
 
 

@@ -23,11 +23,13 @@ from hcq.emu.metal.shader.lanes import BOOLEAN, SINGLE, Site
 from hcq.emu.metal.shader.machine import COLUMNS, MATRIX, ROWS, SIMD
 from hcq.emu.metal.shader.pieces import Variable
 from hcq.emu.metal.shader.typed import Value
+from hcq.emu.metal.shader.types import Type
 
 _PARTED = "some threads of a group reach a threadgroup_barrier that the others do not."
 _OUTSIDE = "simd_shuffle_xor by {index} reaches a thread that is not in the SIMD group."
 _NO_GROUPS = "a matrix of SIMD groups, of which {index} threads are no whole number."
 _NOT_WHOLE = "a product of matrices that some threads of a SIMD group do not reach."
+_NOT_ALL = "some threads of a SIMD group reach a simdgroup_barrier that the others do not."
 _NOT_THERE = "simd_shuffle_xor asks a thread that is not there."
 
 
@@ -61,19 +63,41 @@ class Exchanges(Accesses):
             self.guard(wrong, Site(_NOT_THERE), 0)
         return Value(self.shuffled(value.text, others), value.kind)
 
+    def simd(self, name: str, values: list[Value], kind: Type) -> Value:
+        raise NotCompiled(f"simd_{name}")
+
+    def number_function(self, name: str, values: list[Value], kind: Type) -> Value:
+        signs = {"min": "<", "max": ">", "clamp": "><"}.get(name, "")
+        if not signs or kind.is_float:
+            raise NotCompiled(f"{name} of a {kind}")
+        found = values[0]
+        for other, sign in zip(values[1:], signs):
+            is_mine = self.operated(sign, found, other).text
+            found = Value(self.w.select(is_mine, found.text, other.text), kind)
+        return found
+
+    def kept(self, value: Value) -> Value:
+        return value
+
+    def fence(self, call: syntax.Call) -> None:
+        """A barrier of SIMD groups, or a fence. Threads run in vectors of whole SIMD groups, one after the other."""
+        if call.name == "atomic_thread_fence":
+            self.say("fence seq_cst")
+            return
+        if self.shared:  # it orders some accesses of it, which nothing remembers here
+            raise NotCompiled("a barrier of SIMD groups beside threadgroup memory")
+        if self.threads % SIMD:
+            raise NotCompiled("a barrier of SIMD groups that are not whole")
+        if self.mask is not None:
+            self.whole_groups(_NOT_ALL)
+
     def product(self, d: Value, a: Value, b: Value, c: Value) -> None:
         """d = a @ b + c of matrices of each SIMD group; rounded as in machine.py."""
         assert isinstance(d, Variable) and isinstance(c, Variable)
         if self.threads % SIMD:
             self.guard(self.of(self.some(self.mask), BOOLEAN, False), Site(_NO_GROUPS), self.threads)
         if self.mask is not None:
-            groups = self.width // SIMD
-            whole = self.word(f"bitcast {self.kind(BOOLEAN)} {self.truth_mask().text} to <{groups} x i32>")
-            for group in range(groups):
-                one = self.word(f"extractelement <{groups} x i32> {whole}, i32 {group}")
-                none, every = (self.word(f"icmp eq i32 {one}, {number}") for number in (0, -1))
-                either = self.word(f"or i1 {none}, {every}")
-                self.guard(self.word(f"xor i1 {either}, true"), Site(_NOT_WHOLE), 0)
+            self.whole_groups(_NOT_WHOLE)
         sums = [self.vector_of(one) for one in self.got(c).text]
         left, right = ([self.as_float(one, value) for one in self.lanes_of(value)] for value in (a, b))
         places = {(int(row), int(column)): lane for lane, (row, column) in enumerate(zip(ROWS, COLUMNS))}
@@ -85,6 +109,16 @@ class Exchanges(Accesses):
                 made = self.w.binary("fmul", SINGLE, factor, self.shuffled(right[number], of_column))
                 sums[number] = self.w.binary("fadd", SINGLE, sums[number], made)
         self.put(d, tuple(sums))
+
+    def whole_groups(self, what: str) -> None:
+        """All threads of a SIMD group are there, or none; else the kernel stops."""
+        groups = self.width // SIMD
+        whole = self.word(f"bitcast {self.kind(BOOLEAN)} {self.truth_mask().text} to <{groups} x i32>")
+        for group in range(groups):
+            one = self.word(f"extractelement <{groups} x i32> {whole}, i32 {group}")
+            none, every = (self.word(f"icmp eq i32 {one}, {number}") for number in (0, -1))
+            either = self.word(f"or i1 {none}, {every}")
+            self.guard(self.word(f"xor i1 {either}, true"), Site(what), 0)
 
     def lanes_of(self, value: Value) -> tuple[Symbol, ...]:
         """What threads have of a matrix."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.metal.shader.device_races import thread_name
-from hcq.emu.metal.shader.machine import Machine, Memory, SharedMemory
+from hcq.emu.metal.shader.machine import Machine, Memory, OwnMemory, SharedMemory
 from hcq.emu.metal.shader.shadowed import Array, Shadowed, plain, shadow_of, shadowed
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.shadow_bits import whole
@@ -42,6 +42,10 @@ class FollowingMachine(Machine):
         self._use("address", mask, index)
         index = plain(index)
         value = super().load(mask, memory, kind, index)
+        return self._seen(value, mask, memory, kind, index)
+
+    def _seen(self, value: Any, mask: Any, memory: Memory, kind: str, index: Any) -> Any:
+        """What was loaded, with its shadow."""
         if mask is False:
             return value
         shadow = self._shadow(mask, memory, kind, index)
@@ -51,8 +55,10 @@ class FollowingMachine(Machine):
         size = np.dtype(kind).itemsize
         at = int(np.broadcast_to(index, (self.size,))[bad]) * size
         line = self._line()
-        if memory.is_shared:
-            read = Read("shared", at, "", line, self.text_of(line), self._who(bad))
+        if memory.stride:
+            read = Read(
+                "local" if memory.is_own else "shared", at, "", line, self.text_of(line), self._who(bad)
+            )
         else:
             start = native.address_of(memory.data)
             read = Read("global", start + at, "", line, self.text_of(line), self._who(bad))
@@ -62,9 +68,13 @@ class FollowingMachine(Machine):
         """As a Machine's."""
         self._use("address", mask, index)
         index = plain(index)
-        if not memory.is_shared and not (isinstance(value, Shadowed) and value.read.space == "global"):
+        if not memory.stride and not (isinstance(value, Shadowed) and value.read.space == "global"):
             self._use("store", mask, value)
         super().store(mask, memory, kind, index, plain(value))
+        self._shade(mask, memory, kind, index, value)
+
+    def _shade(self, mask: Any, memory: Memory, kind: str, index: Any, value: Any) -> None:
+        """What was stored has the shadow of the value."""
         if mask is False:
             return
         bits = np.dtype(f"u{np.dtype(kind).itemsize}")
@@ -72,12 +82,38 @@ class FollowingMachine(Machine):
         shadow = whole(shadow, bits) if shadow.dtype != bits else shadow
         who = self.thread if mask is True else np.flatnonzero(mask)
         places = np.broadcast_to(index, (self.size,))[who]
-        if isinstance(memory, SharedMemory):
-            at = places + self.row[who] * np.int64(memory.stride // bits.itemsize)
+        if isinstance(memory, SharedMemory | OwnMemory):
+            at = places + self.rows_of(memory)[who] * np.int64(memory.stride // bits.itemsize)
             _shadow_of(memory).view(bits)[at] = shadow[who]
         elif (of := self._unwritten()) is not None:
             rows = np.ascontiguousarray(shadow[who]).view(np.uint8).reshape(len(who), bits.itemsize)
             of.store(_addresses(memory, places, bits.itemsize), rows if rows.any() else None, bits.itemsize)
+
+    def atomic(
+        self, mask: Any, memory: Memory, kind: str, index: Any, operation: str, x: Any = 0, y: Any = 0
+    ) -> Any:
+        """As a Machine's. What is added to something that nobody wrote is as much unwritten."""
+        self._use("address", mask, index)
+        index, x, y = plain(index), plain(x), plain(y)
+        found = super().atomic(mask, memory, kind, index, operation, x, y)
+        if operation in ("store", "exchange"):
+            self._shade(mask, memory, kind, index, x)
+        return self._seen(found, mask, memory, kind, index) if operation == "load" else found
+
+    def unset(self, value: Any, name: str, line: int) -> Any:
+        """As a Machine's."""
+        made = np.broadcast_to(np.asarray(value), (self.size,)).copy()
+        bits = np.dtype(bool) if made.dtype == np.bool_ else np.dtype(f"u{made.dtype.itemsize}")
+        shadow = whole(np.ones(self.size, bool), bits) if bits != np.bool_ else np.ones(self.size, bool)
+        return shadowed(made, shadow, Read("register", 0, name, line, self.text_of(line), self._who(0)))
+
+    def function(self, name: str, kind: str, *values: Any) -> Any:
+        """As a Machine's."""
+        return self._made(super().function(name, kind, *(plain(one) for one in values)), *values)
+
+    def simd(self, mask: Any, name: str, *values: Any) -> Any:
+        """As a Machine's: what a SIMD group makes together counts as written."""
+        return super().simd(mask, name, *(plain(one) for one in values))
 
     def narrow(self, mask: Any, condition: Any) -> Any:
         """As a Machine's."""
@@ -120,8 +156,8 @@ class FollowingMachine(Machine):
         who = self.thread if mask is True else np.flatnonzero(mask)
         places = np.broadcast_to(index, (self.size,))[who]
         found = np.zeros(self.size, bits)
-        if isinstance(memory, SharedMemory):
-            at = places + self.row[who] * np.int64(memory.stride // bits.itemsize)
+        if isinstance(memory, SharedMemory | OwnMemory):
+            at = places + self.rows_of(memory)[who] * np.int64(memory.stride // bits.itemsize)
             found[who] = _shadow_of(memory).view(bits)[at]
         else:
             of = self._unwritten()
@@ -153,7 +189,7 @@ class FollowingMachine(Machine):
         return self.line_of(frame.f_lineno)
 
 
-def _shadow_of(memory: SharedMemory) -> Array:
+def _shadow_of(memory: SharedMemory | OwnMemory) -> Array:
     if memory.shadow is None:
         memory.shadow = np.full(len(memory.data), UNWRITTEN, np.uint8)
     return memory.shadow

@@ -37,8 +37,10 @@ from hcq.emu.metal.shader.types import BOOL, Type
 
 ARGUMENTS = ("first", "last", "grid_x", "grid_y", "grid_z")
 FAULT = len(ARGUMENTS)  # of the words of a launch: whether there is one, the site and its index
+STOPPED = 2  # in the place of a fault: it was told to end
 SCRATCH = FAULT + 3  # where its memory begins
-TABLE = SCRATCH + 1  # and from here on, where each memory begins, and its bytes
+STOP = SCRATCH + 1  # where the word is that says whether to stop
+TABLE = STOP + 1  # and from here on, where each memory begins, and its bytes
 SHORT = 24  # statements of a kernel that runs more threads as one vector:
 WIDER, WIDEST = 128, 256  # so many, or more where it has a loop without accesses
 
@@ -88,18 +90,22 @@ class _Groups(Statements):
     def code(self) -> Code:
         """The text."""
         self.results: list[tuple[Variable, Any]] = []
+        self.loops: list[tuple[Variable | None, Variable | None]] = []
         self.passed: list[str] = []
         self.place_memories()
         scope: dict[str, Made] = {}
         for one in self.kernel.parameters:
             if not one.kind.space:
                 scope[one.name] = Given(one.attribute, one.kind)
-            elif one.kind.space == "constant":
+            elif one.kind.space == "constant" and one.kind.is_reference:
                 scope[one.name] = self.reference(one.name, one.kind.element)
             else:
-                scope[one.name] = Pointer(one.name, one.kind.element, None, one.is_const)
+                scope[one.name] = Pointer(
+                    one.name, one.kind.element, None, one.is_const, is_variable=one.kind.is_reference
+                )
         for name, (kind, _) in self.kernel.shared.items():
-            scope[name] = Pointer(name, kind)
+            sizes = self.kernel.shapes[name]
+            scope[name] = Pointer(name, kind, sizes=sizes[1:], is_variable=not sizes)
         self.scopes = [scope]
         self.label("group.body")
         for axis, text in (
@@ -157,13 +163,20 @@ class _Groups(Statements):
             "group.head:",
             "%group = phi i64 [%first, %entry], [%group.next, %group.end]",
             "%group.more = icmp ult i64 %group, %last",
-            "br i1 %group.more, label %group.body, label %finished",
+            "br i1 %group.more, label %group.look, label %finished",
+            "group.look:",
+            "%group.stop = load volatile i64, ptr %stop",
+            "%group.stops = icmp ne i64 %group.stop, 0",
+            "br i1 %group.stops, label %stopped, label %group.body",
             *body,
             "group.end:",
             "%group.next = add i64 %group, 1",
             "br label %group.head",
             "finished:",
             "store i64 0, ptr %fault.is",
+            "ret i32 0",
+            "stopped:",
+            f"store i64 {STOPPED}, ptr %fault.is",
             "ret i32 0",
             "}",
         ]
@@ -201,6 +214,8 @@ class _Groups(Statements):
             f"%fault.site = getelementptr i64, ptr %launch, i64 {FAULT + 1}",
             f"%fault.index = getelementptr i64, ptr %launch, i64 {FAULT + 2}",
             "store i64 1, ptr %fault.is",
+            f"%stop.at = getelementptr i64, ptr %launch, i64 {STOP}",
+            "%stop = load ptr, ptr %stop.at",
             f"%nowhere.at = getelementptr i64, ptr %launch, i64 {SCRATCH}",
             "%nowhere = load ptr, ptr %nowhere.at",
         ]
@@ -223,6 +238,7 @@ class _Groups(Statements):
                 ("base", shared.at),
                 ("writers", shared.writers_at),
                 ("readers", shared.readers_at),
+                ("changers", shared.changers_at),
             ):
                 lines.append(f"%{stem}.{name} = getelementptr i8, ptr %nowhere, i64 {at}")
         return lines

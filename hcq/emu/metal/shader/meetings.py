@@ -38,6 +38,15 @@ def returns_early(body: list[Statement]) -> bool:
     return returns(body[:-1]) or any(returns(_inside(one)) for one in body[-1:])
 
 
+def leaves(body: list[Statement], is_continue: bool) -> bool:
+    """Whether one of these statements breaks out of the loop that they are in, or goes on to its next round."""
+    return any(
+        (isinstance(one, syntax.Leave) and one.is_continue == is_continue)
+        or (isinstance(one, syntax.If) and leaves(_inside(one), is_continue))
+        for one in body
+    )
+
+
 def statement_count(body: list[Statement]) -> int:
     """How many statements these are, with those inside."""
     return sum(1 + statement_count(_inside(one)) for one in body)
@@ -46,4 +55,4 @@ def statement_count(body: list[Statement]) -> int:
 def _inside(one: Statement) -> list[Statement]:
     if isinstance(one, syntax.If):
         return [*one.then, *one.otherwise]
-    return one.body if isinstance(one, syntax.For) else []
+    return [*one.body, *one.after] if isinstance(one, syntax.For) else []

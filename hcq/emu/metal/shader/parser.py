@@ -8,8 +8,11 @@ Source   Metal Shading Language Specification 3.1: attributes of kernels and the
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple, NoReturn
 
 from hcq.emu.metal.shader import syntax
@@ -23,9 +26,10 @@ _TOKEN = re.compile(
     r"|(?P<float>(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?[fh]?)"
     r"|(?P<int>0[xX][0-9a-fA-F]+[uUlL]*|\d+[uUlL]*)"
     r"|(?P<name>[A-Za-z_]\w*(::[A-Za-z_]\w*)*)"
-    r"|(?P<sign>\[\[|\]\]|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|[-+*/%&|^~!<>=?:;,.(){}\[\]])",
+    r"|(?P<sign><<=|>>=|[-+*/%&|^]=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&|^~!<>=?:;,.(){}\[\]])",
     re.S,
 )
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(?!\w|\()(.*)", re.S)
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
     ("&&",),
@@ -39,6 +43,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("*", "/", "%"),
 )
 _ATTRIBUTE = re.compile(r"\w+(\(\w+\))?")
+_ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 
 
 class Token(NamedTuple):
@@ -55,6 +60,7 @@ class Source:
 
     kernels: dict[str, Function] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
+    constants: dict[str, Expression] = field(default_factory=dict)
     text: str = ""
 
     def line(self, number: int) -> str:
@@ -70,24 +76,48 @@ def parse(text: str) -> Source:
     return found
 
 
-def _tokens(text: str) -> list[Token]:
-    found, at, line = [], 0, 1
+def _tokens(text: str, names: dict[str, list[Token]] | None = None) -> list[Token]:
+    found: list[Token] = []
+    names = {} if names is None else names  # of #define, as far as it has no parameters
+    at, line = 0, 1
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise MslError(f"program_source:{line}: {text[at]!r} begins no word of MSL")
         kind = match.lastgroup or next(k for k, v in match.groupdict().items() if v is not None)
-        if kind != "skip":
-            found.append(Token(kind, match[0], line))
+        if kind == "skip":
+            if define := _DEFINE.fullmatch(match[0]):
+                names[define[1]] = _tokens(define[2], {**names})[:-1]
+        else:
+            found += [one._replace(line=line) for one in names.get(match[0], [Token(kind, match[0], line)])]
         line += match[0].count("\n")
         at = match.end()
     return [*found, Token("end", "the end", line)]
+
+
+_KNOWN: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+}
+
+
+def _while(condition: Expression, body: list[Statement], line: int) -> Statement:
+    """A loop that counts nothing."""
+    nothing = syntax.Number(0, INT)
+    return syntax.For(INT, "while", nothing, condition, nothing, body, line)
 
 
 class _Parser:
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens, self.at = tokens, 0
         self.shared: dict[str, tuple[Type, int]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.constants: dict[str, Expression] = {}
 
     # ------------------------------------------------------------ words
 
@@ -125,13 +155,25 @@ class _Parser:
                 self.name()
                 self.take(";")
                 continue
+            if self.now.text in ("constant", "constexpr"):
+                self._constants(found)
+                continue
             self._function(found)
         return found
+
+    def _constants(self, source: Source) -> None:
+        """A number that the whole source has."""
+        while self.now.text in ("constant", "constexpr", "const", "static"):
+            self.at += 1
+        kind, name = self._type(), self.name()
+        self.take("=")
+        source.constants[name] = self.constants[name] = syntax.Cast(kind, self._expression())
+        self.take(";")
 
     def _function(self, source: Source) -> None:
         most, is_kernel = 0, False
         while True:
-            if self.now.text == "[[":
+            if self.now.text == "[":
                 attribute = self._attribute()
                 if not attribute.startswith("max_total_threads_per_threadgroup("):
                     self.fail(f"{attribute}: not an attribute of kernels that is known here")
@@ -147,20 +189,22 @@ class _Parser:
             made.parameters.append(self._parameter(is_kernel))
             if self.now.text != ")":
                 self.take(",")
-        self.shared = made.shared
+        self.shared, self.shapes = made.shared, made.shapes
         made.body = self._block()
         if made.name in source.kernels or made.name in source.functions:
             self.fail(f"redefinition of {made.name!r}")
         (source.kernels if is_kernel else source.functions)[made.name] = made
 
     def _attribute(self) -> str:
-        self.take("[[")
+        self.take("[")
+        self.take("[")
         words = []
-        while not self.has("]]"):
+        while not self.has("]"):
             if self.now.kind == "end":
                 self.fail("expected ']]'")
             words.append(self.now.text)
             self.at += 1
+        self.take("]")
         text = "".join(words)
         if not _ATTRIBUTE.fullmatch(text):
             self.fail(f"{text!r} is no attribute")
@@ -176,20 +220,25 @@ class _Parser:
     def _qualified(self) -> tuple[Type, bool]:
         """A type with its space, and whether it is const."""
         space, is_const = "", False
+        self.has("volatile")
         base: Type | None = None
         while True:
             if self.now.text in SPACES and not space:
                 space = self.name()
             elif self.has("const"):
                 is_const = True
+            elif self.has("volatile"):
+                continue
             elif base is None:
                 base = self._type()
             else:
                 break
+        is_reference = self.now.text == "&"
         if self.has("*") or self.has("&"):
+            self.has("const")
             if not space:
                 self.fail("a pointer names its address space")
-            return Type(base.scalar, base.lanes, space), is_const
+            return Type(base.scalar, base.lanes, space, is_reference=is_reference), is_const
         return (base if not space else Type(base.scalar, base.lanes, space)), is_const
 
     def _type(self) -> Type:
@@ -197,6 +246,12 @@ class _Parser:
         if found is None:
             self.fail("expected a type that is known here")
         self.at += 1
+        if self.tokens[self.at - 1].text == "atomic":
+            self.take("<")
+            found = self._type()
+            self.take(">")
+        if self.tokens[self.at - 1].text == "unsigned":
+            self.has("int")
         return found
 
     # ------------------------------------------------------------ statements
@@ -212,6 +267,8 @@ class _Parser:
         line = self.now.line
         if self.now.text == "{":
             return self._block()
+        if self.has(";"):
+            return []
         if self.has("if"):
             self.take("(")
             condition = self._expression()
@@ -219,67 +276,168 @@ class _Parser:
             then = self._statement()
             return [syntax.If(condition, then, self._statement() if self.has("else") else [], line)]
         if self.has("for"):
-            return [self._for(line)]
+            return self._for(line)
+        if self.has("while"):
+            self.take("(")
+            condition = self._expression()
+            self.take(")")
+            return [_while(condition, self._statement(), line)]
+        if self.has("do"):
+            return [self._do(line)]
+        if self.has("break") or self.has("continue"):
+            leave = syntax.Leave(self.tokens[self.at - 1].text == "continue", line)
+            self.take(";")
+            return [leave]
         if self.has("return"):
             value = None if self.now.text == ";" else self._expression()
             self.take(";")
             return [syntax.Return(value, line)]
-        if self.now.text == "threadgroup" and self.tokens[self.at + 1].kind == "name":
+        if self.now.text == "threadgroup" and self._is_declared():
             return self._shared()
-        if self.now.text == "const" or (named(self.now.text) and self.tokens[self.at + 1].kind == "name"):
+        if self._begins_declaration():
             return self._declaration(line)
-        target = self._expression()
-        if self.has("="):
-            value = self._expression()
-            self.take(";")
-            return [syntax.Assign(target, value, line)]
+        found = self._simple()
         self.take(";")
+        return [found]
+
+    def _is_declared(self) -> bool:
+        """threadgroup T name ..., and not a pointer."""
+        at = self.at + 1
+        while self.tokens[at].kind == "name" or self.tokens[at].text in ("<", ">"):
+            at += 1
+        return self.tokens[at].text != "*"
+
+    def _begins_declaration(self) -> bool:
+        words = ("const", "constexpr", "volatile", "thread", *SPACES)
+        return self.now.text in words or (
+            named(self.now.text) is not None and self.tokens[self.at + 1].kind == "name"
+        )
+
+    def _simple(self) -> Statement:
+        """An assignment, or a call for what it does."""
+        line = self.now.line
+        if self.now.text in ("++", "--"):
+            self.at += 1
+            sign = self.tokens[self.at - 1].text[0]
+            target = self._postfix()
+            return syntax.Assign(target, syntax.Binary(sign, target, syntax.Number(1, INT)), line)
+        target = self._expression()
+        if self.now.text in ("++", "--"):
+            self.at += 1
+            sign = self.tokens[self.at - 1].text[0]
+            return self._changed(target, sign, syntax.Number(1, INT), line)
+        if self.now.text in _ASSIGN:
+            self.at += 1
+            sign = self.tokens[self.at - 1].text[:-1]
+            value = self._expression()
+            return self._changed(target, sign, value, line) if sign else syntax.Assign(target, value, line)
+        if self.now.text not in (";", ")", ","):
+            self.fail("expected ';'")
         if not isinstance(target, syntax.Call):
             raise MslError(f"program_source:{line}: an expression whose value nobody uses")
-        return [syntax.Do(target, line)]
+        return syntax.Do(target, line)
+
+    def _changed(self, target: Expression, sign: str, value: Expression, line: int) -> Statement:
+        """target sign= value: the place is computed twice, so nothing may happen in it."""
+        if "Call(" in repr(target):
+            self.fail(f"{sign}= to a place that a function computes is not in the subset that is run here")
+        return syntax.Assign(target, syntax.Binary(sign, target, value), line)
+
+    def _dimensions(self) -> tuple[int, ...]:
+        """[8][16]; nothing where there are none."""
+        found: list[int] = []
+        while self.has("["):
+            found.append(self._whole(self._expression()))
+            self.take("]")
+        return tuple(found)
+
+    def _whole(self, it: Expression) -> int:
+        """A number that is known when the text is read."""
+        match it:
+            case syntax.Number():
+                return int(it.value)
+            case syntax.Cast():
+                return self._whole(it.value)
+            case syntax.Name() if it.name in self.constants:
+                return self._whole(self.constants[it.name])
+            case syntax.Binary() if it.sign in _KNOWN:
+                return _KNOWN[it.sign](self._whole(it.left), self._whole(it.right))
+        self.fail("expected a number of elements")
 
     def _shared(self) -> list[Statement]:
         self.take("threadgroup")
-        kind, name = self._type(), self.name()
-        self.take("[")
-        count = self.now.text
-        if self.now.kind != "int":
-            self.fail("expected a number of elements")
-        self.at += 1
-        self.take("]")
-        self.take(";")
-        self.shared[name] = kind, int(count) * kind.size_bytes
-        return []
+        kind = self._type()
+        while True:
+            name, sizes = self.name(), self._dimensions()
+            self.shared[name] = kind, prod(sizes) * kind.size_bytes
+            self.shapes[name] = sizes
+            if self.has(";"):
+                return []
+            self.take(",")
 
     def _declaration(self, line: int) -> list[Statement]:
-        self.has("const")
-        kind = self._type()
+        while self.has("constexpr") or self.has("thread"):
+            pass
+        if self.now.text.startswith("atomic"):
+            self.fail("expected a type that a thread's own variable may have")
+        kind, _ = self._qualified()
         found: list[Statement] = []
         while True:
-            name = self.name()
+            name, sizes = self.name(), self._dimensions()
             value = None
-            if not kind.is_matrix or self.now.text == "=":
-                self.take("=")
+            if self.has("="):
                 value = self._expression()
-            found.append(syntax.Declare(kind, name, value, line))
+            elif kind.space:
+                self.fail("a pointer begins somewhere")
+            found.append(syntax.Declare(kind, name, value, line, sizes))
+            if sizes and value is not None:
+                self.fail("an array with its first values is not in the subset that is run here")
             if self.has(";"):
                 return found
             self.take(",")
 
-    def _for(self, line: int) -> Statement:
+    def _for(self, line: int) -> list[Statement]:
         self.take("(")
-        kind, name = self._type(), self.name()
-        self.take("=")
-        low = self._expression()
+        before: list[Statement] = []
+        kind, name, low = INT, "for", syntax.Number(0, INT)
+        if self._begins_declaration():
+            *before, first = self._declaration(line)
+            assert isinstance(first, syntax.Declare)
+            if first.value is None or first.sizes:
+                self.fail("a loop's own variable has a first value")
+            kind, name, low = first.kind, first.name, first.value  # type: ignore[assignment]
+        elif not self.has(";"):
+            before = [self._simple()]
+            self.take(";")
+        condition: Expression = syntax.Number(1, BOOL) if self.now.text == ";" else self._expression()
         self.take(";")
+        after: list[Statement] = []
+        while not self.has(")"):
+            after.append(self._simple())
+            if self.now.text != ")":
+                self.take(",")
+        step: Expression = syntax.Name(name, line)
+        own = [
+            one
+            for one in after
+            if isinstance(one, syntax.Assign) and one.target == syntax.Name(name, one.line)
+        ]
+        if len(own) == 1 and after == own:
+            step, after = own[0].value, []
+        return [*before, syntax.For(kind, name, low, condition, step, self._statement(), line, after)]
+
+    def _do(self, line: int) -> Statement:
+        """do body while (condition): the first time it is not asked."""
+        body = self._statement()
+        self.take("while")
+        self.take("(")
         condition = self._expression()
-        self.take(";")
-        self.take("++")
-        if self.name() != name:
-            self.fail(f"a loop counts its own variable {name!r}")
         self.take(")")
-        step = syntax.Number(1, INT)
-        return syntax.For(kind, name, low, condition, step, self._statement(), line)
+        self.take(";")
+        turn = syntax.Name("do", line)
+        is_first = syntax.Binary("==", turn, syntax.Number(0, INT))
+        again = syntax.Binary("||", is_first, condition)
+        return syntax.For(INT, "do", syntax.Number(0, INT), again, syntax.Number(1, INT), body, line)
 
     # ------------------------------------------------------------ expressions
 

@@ -35,6 +35,7 @@ from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.race_stops import tell
 from hcq.emu.metal.shader.standing import at_fault, look
+from hcq.emu.metal.shader.stopping import NEVER, Stop
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import file_name, translate
 from hcq.emu.metal.shader.types import SIZES, Type
@@ -92,15 +93,22 @@ class Program:
         self.function, self.text, self.places = translate(source, kernel)
         self.file_name = file_name(kernel)
 
-    def run(self, grid: Size, block: Size, bindings: dict[int, Binding], entry: int = 0) -> None:
-        """All threadgroups of a grid. entry: what reports know the kernel by. Raises KernelFault."""
+    def run(
+        self, grid: Size, block: Size, bindings: dict[int, Binding], entry: int = 0, stop: Stop = NEVER
+    ) -> None:
+        """All threadgroups of a grid.
+
+        entry   what reports know the kernel by
+        stop    who may end it before
+        Raises  KernelFault, Stopped
+        """
         pid, thread = os.getpid(), threading.get_ident()
         with waves.running(pid, entry, self.kernel.name) as running:
             running.peek = lambda: look(self, thread)
             checks = Checks.of_launch(pid, entry)
             try:
                 if kernel_debug.debugger is None:
-                    self._run_once(grid, block, bindings, checks)
+                    self._run_once(grid, block, bindings, checks, stop)
                 else:
                     kernel_debug.debugger.run_metal(self, grid, block, bindings, entry, checks=checks)
             except KernelFault as fault:
@@ -108,28 +116,30 @@ class Program:
                 fault.line = fault.line or line
                 where = f"MSL line {fault.line} `{self.source.line(fault.line)}`: " if fault.line else ""
                 kernel = waves.Kernel(entry, self.kernel.name, found)
-                stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
-                waves.stopped(pid, stop)
+                told = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
+                waves.stopped(pid, told)
                 tell(pid, entry, fault, self.source.line(fault.line) if fault.line else "")
                 raise
             finally:
                 if checks is not None:
                     checks.tell()
 
-    def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
+    def _run_once(
+        self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None, stop: Stop
+    ) -> None:
         if checks is not None and checks.words & {"race", "init"}:
             # machine code of the host tells nobody of its accesses
             make = self.following(grid, block, checks) if "init" in checks.words else Machine
-            self.interpret(grid, block, bindings, self.races(grid, block, checks), make=make)
+            self.interpret(grid, block, bindings, self.races(grid, block, checks), make=make, stop=stop)
             return
         places = (_index(one) for one in self.kernel.parameters)
         bound = [bindings[index] for index in places if index is not None]
         if not self.why_not and (self.compiled is None or self.compiled.block != block):
             self._spend(prod(grid), block)
         if self.compiled is None or not self.compiled.fits(block, bound):
-            self.interpret(grid, block, bindings)
+            self.interpret(grid, block, bindings, stop=stop)
             return
-        self.compiled.run(grid, bound)
+        self.compiled.run(grid, bound, stop, self._steps)
 
     def races(self, grid: Size, block: Size, checks: Checks | None) -> DeviceRaces | None:
         """Who is to be told of accesses to device memory in a launch; None: nobody."""
@@ -182,6 +192,7 @@ class Program:
         races: DeviceRaces | None = None,
         run: Callable[..., None] | None = None,
         make: Callable[[str, int, int, int], Machine] = Machine,
+        stop: Stop = NEVER,
     ) -> None:
         """The same by NumPy.
 
@@ -200,9 +211,13 @@ class Program:
             for first in range(0, groups, at_once):
                 count = min(at_once, groups - first)
                 machine = make(self.kernel.name, count, threads, first)
+                machine.stop = stop
+                machine.look()
                 if races is not None:
                     machine.races = races
                     races.begin(machine)
+                if "M.simdgroup_barrier(" in self.text:
+                    machine.keep_phases()
                 machine.shared = [
                     SharedMemory(name, size, count) for name, (_, size) in self.kernel.shared.items()
                 ]

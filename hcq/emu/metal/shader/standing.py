@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hcq.emu.metal.shader.program import Program
 
 LOOP = re.compile(r"( *)while True:")
-LOAD = re.compile(r"M\.load(?:_vector)?\([^,]+, (\w+),")
+LOAD = re.compile(r"M\.(?:load(?:_vector)?|atomic)\([^,]+, (\w+),")
+STORE = re.compile(r"M\.store|M\.atomic\((?!.*'load')")
 COMPILED = (
     "it runs as machine code of the host, in which nobody sees where threads are. "
     "HCQ_EMULATE=metal:m3:kernels=interpreted runs it so that they are seen"
@@ -88,7 +89,7 @@ def _spins_on(program: Program, text_line: int, names: dict[str, Any]) -> tuple[
         if len(one) - len(one.lstrip()) <= len(match[1]):
             break
         body.append(one)
-    if any("M.store" in one for one in body):
+    if any(STORE.search(one) for one in body):
         return ()
     read = [names.get(name) for name in dict.fromkeys(LOAD.findall("\n".join(body)))]
     return tuple(native.address_of(one.data) for one in read if one is not None and not one.is_shared)

@@ -95,12 +95,13 @@ Expression = Number | Name | Unary | Binary | Choice | Cast | Call | Index | Mem
 
 @dataclass
 class Declare:
-    """A variable, with its first value; a matrix may have none."""
+    """A variable, with its first value, or with none; sizes: of an array, each dimension."""
 
     kind: Type
     name: str
     value: Expression | None
     line: int
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -124,7 +125,7 @@ class If:
 
 @dataclass
 class For:
-    """for (kind name = low; condition; ++name) body"""
+    """for (kind name = low; condition; name = step, after) body"""
 
     kind: Type
     name: str
@@ -132,6 +133,15 @@ class For:
     condition: Expression
     step: Expression
     body: list[Statement]
+    line: int
+    after: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class Leave:
+    """break, or continue."""
+
+    is_continue: bool
     line: int
 
 
@@ -145,13 +155,13 @@ class Return:
 
 @dataclass
 class Do:
-    """An expression for what it does: a barrier, a product of matrices."""
+    """An expression for what it does: a barrier, a product of matrices, an atomic operation, a function."""
 
     value: Call
     line: int
 
 
-Statement = Declare | Assign | If | For | Return | Do
+Statement = Declare | Assign | If | For | Leave | Return | Do
 
 
 @dataclass
@@ -166,11 +176,15 @@ class Parameter:
 
 @dataclass
 class Function:
-    """A function or a kernel. shared: threadgroup memory it declares, name -> (element, bytes)."""
+    """A function or a kernel.
+
+    shared   threadgroup memory it declares, name -> (element, bytes); shapes: the dimensions of each, () of one number
+    """
 
     name: str
     result: Type | None
     parameters: list[Parameter]
     body: list[Statement]
     shared: dict[str, tuple[Type, int]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     most_threads: int = 0

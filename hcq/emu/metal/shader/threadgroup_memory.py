@@ -33,6 +33,9 @@ SEVERAL = MOST_THREADS - 1  # readers
 EPOCHS = 1 << 19  # then all is forgotten, and they begin again
 RACES = ("reads what another one wrote", "writes what another one wrote", "writes what another one read",
          "writes what another one writes")  # fmt: skip
+AGAINST_CHANGES = {"reads": "reads what another one changed", "writes": "writes what another one changed"}
+CHANGES = {"writers": "changes what another one wrote", "readers": "changes what another one read"}
+CHANGED = ("changes", "looks")  # atomic operations, of which one only looks
 Touched = set[tuple[str, str]]
 
 
@@ -44,6 +47,7 @@ class Shared(NamedTuple):
     unit: int
     writers_at: int
     readers_at: int
+    changers_at: int  # atomic operations
 
 
 class ThreadgroupMemory(Pieces):
@@ -79,8 +83,9 @@ class ThreadgroupMemory(Pieces):
             sizes = _sizes(self.kernel.body, name) | {SIZES[kind.scalar]}
             unit, room = min(sizes), -(-size // SLOT_UNIT) * SLOT_UNIT
             entries = -(-4 * (room // unit) // SLOT_UNIT) * SLOT_UNIT
-            self.shared[name] = Shared(at, size, unit, at + room, at + room + entries)
-            at += room + 2 * entries
+            marks = [at + room + number * entries for number in range(3)]
+            self.shared[name] = Shared(at, size, unit, *marks)
+            at += room + 3 * entries
         self.fixed_bytes = at
 
     def elements(self, memory: str, size_bytes: int) -> Symbol:
@@ -121,11 +126,11 @@ class ThreadgroupMemory(Pieces):
         shared = self.shared.get(place.memory)
         if shared is None:
             return
-        self._touched[self.stretch].add((place.memory, verb))
-        around = {verb} | {"reads", "writes"}
+        self._touched[self.stretch].add((place.memory, "changes" if verb in CHANGED else verb))
+        around = {"reads", "writes", "changes"}
         if self.known is not None and self.stretch < len(self.known):
             around = {what for memory, what in self.known[self.stretch] if memory == place.memory}
-        if "writes" not in around or (self.threads == 1):
+        if not ("writes" in around or {"reads", "changes"} <= around) or self.threads == 1:
             return
         if self.piece is None:
             raise NotCompiled("threadgroup memory that decides where threads meet")
@@ -140,11 +145,16 @@ class ThreadgroupMemory(Pieces):
         self.notes = True
         races = RACES[:1] if verb == "reads" else RACES[1:]
         vector = self.kind(I32)
+        given = f"{self.kind('bool')} {mask}, {vector} {me}, i32 {epoch.text}"
+        if "changes" in around:
+            self.noted_change(place, first, parts, verb, given)
+        if verb in CHANGED:
+            return
         for part in range(place.kind.lanes * parts):
             entry = self.w.binary("add", I32, first, np.array(part, np.int32)) if part else first
             found = self.word(
                 f"call i64 @note.{which}(ptr %writers.{place.memory}, ptr %readers.{place.memory}, "
-                f"{vector} {self.w.wide(entry)}, {self.kind('bool')} {mask}, {vector} {me}, i32 {epoch.text})"
+                f"{vector} {self.w.wide(entry)}, {given})"
             )
             for number, what in enumerate(races, 1):
                 site = Site(
@@ -155,6 +165,24 @@ class ThreadgroupMemory(Pieces):
                 at = self.word(f"mul i64 {self.word(f'and i64 {found}, 4294967295')}, {shared.unit}")
                 code = self.word(f"lshr i64 {found}, 32")
                 self.guard(self.word(f"icmp eq i64 {code}, {number}"), site, at)
+
+    def noted_change(self, place: Pointer, first: Symbol, parts: int, verb: str, given: str) -> None:
+        """A race of an atomic operation with others' plain accesses, or of such with atomic operations."""
+        unit, vector = self.shared[place.memory].unit, self.kind(I32)
+        checks = {"changers": AGAINST_CHANGES[verb]} if verb in AGAINST_CHANGES else dict(CHANGES)
+        if verb == "looks":
+            del checks["readers"]
+        for part in range(place.kind.lanes * parts):
+            entry = self.w.binary("add", I32, first, np.array(part, np.int32)) if part else first
+            at = f"{vector} {self.w.wide(entry)}"
+            for which, what in checks.items():
+                site = f"a race: a thread {what}, at byte {{index}} of {{name}}, with no barrier between."
+                found = self.word(f"call i64 @note.against(ptr %{which}.{place.memory}, {at}, {given})")
+                byte = self.word(f"mul i64 {self.word(f'and i64 {found}, 4294967295')}, {unit}")
+                code = self.word(f"lshr i64 {found}, 32")
+                self.guard(self.word(f"icmp ne i64 {code}, 0"), Site(site, 1, place.memory), byte)
+            if verb in CHANGED:
+                self.say(f"call void @note.mark(ptr %changers.{place.memory}, {at}, {given})")
 
     def next_epoch(self) -> None:
         """Nobody has touched threadgroup memory yet."""
@@ -167,7 +195,7 @@ class ThreadgroupMemory(Pieces):
         self.fork(full, again, after)
         self.label(again)
         for name, one in self.shared.items():
-            for which in ("writers", "readers"):
+            for which in ("writers", "readers", "changers"):
                 self.fill(f"%{which}.{name}", 0, 4 * (one.size_bytes // one.unit))
         self.say(f"store i32 {MOST_THREADS}, ptr %epoch")
         self.jump(after)
@@ -266,6 +294,35 @@ def notes(width: int) -> str:
         "ret i64 0",
         "}",
     ]
+    marks = ["define internal i64 @note.against(ptr %marks, " + head.partition("ptr %readers, ")[2]]
+    marks += [
+        *splat("epochs", "%epoch"),
+        where("marks"),
+        got("m", "%marksp"),
+        *checked("m", 1),
+        "ret i64 0",
+        "}",
+    ]
+    marks += ["define internal void @note.mark(ptr %marks, " + head.partition("ptr %readers, ")[2]]
+    marks += [
+        *splat("epochs", "%epoch"),
+        f"%several1 = add i32 %epoch, {SEVERAL}",
+        *splat("several", "%several1"),
+        where("marks"),
+        got("r", "%marksp"),
+        put("%me", "%marksp", "%on"),
+        got("again", "%marksp"),
+        f"%lost = icmp ne {vi} %again, %me",
+        f"%fresh = icmp uge {vi} %r, %epochs",
+        f"%other = icmp ne {vi} %r, %me",
+        f"%known = and {vb} %fresh, %other",
+        f"%many = or {vb} %lost, %known",
+        f"%mark = and {vb} %many, %on",
+        put("%several", "%marksp", "%mark"),
+        "ret void",
+        "}",
+    ]
+    lines += marks
     for which in ("wrote", "both"):
         more = []
         if which == "both":

@@ -12,15 +12,29 @@ mask: conditions and loops narrow it, assignments and accesses of memory obey it
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.metal.shader import syntax
+from hcq.emu.metal.shader.meetings import leaves, returns, returns_early
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Function, Statement
-from hcq.emu.metal.shader.typed import BARRIERS, COMPARES, PRODUCT, Made, Pointer, Typed, Value, reads
-from hcq.emu.metal.shader.types import BOOL, Type, joined
+from hcq.emu.metal.shader.typed import (
+    ATOMIC,
+    BARRIERS,
+    COMPARES,
+    FENCES,
+    PRODUCT,
+    Made,
+    Pointer,
+    Typed,
+    Value,
+    reads,
+)
+from hcq.emu.metal.shader.types import BOOL, LONG, Type, joined
 
 _FUNCTIONS = {
     "sqrt": "np.sqrt",
@@ -65,7 +79,10 @@ class _Writer(Typed):
         self.depth = 0
         self.mask = "m0"
         self.result: Type | None = None
-        self.loops = 0
+        self.loops: list[
+            tuple[str, str]
+        ] = []  # those who broke out of each, and those who went on to the next round
+        self.ended = ""
 
     def say(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -93,16 +110,45 @@ class _Writer(Typed):
     # ------------------------------------------------------------ functions
 
     def function(self, function: Function) -> None:
-        names = [self.fresh(one.name) for one in function.parameters]
-        self.scopes = [{one.name: Value(name, one.kind) for one, name in zip(function.parameters, names)}]
-        self.result, self.mask, self.loops = function.result, "m0", 0
+        scope: dict[str, Made] = {}
+        names = []
+        for one in function.parameters:
+            name = self.fresh(one.name)
+            names.append(name)
+            if one.kind.space:
+                names.append(f"{name}_at")
+                at = Value(names[-1], LONG)
+                scope[one.name] = Pointer(
+                    name, one.kind.element, at, one.is_const, is_variable=one.kind.is_reference
+                )
+            else:
+                scope[one.name] = Value(name, one.kind)
+        self.begin(scope, function)
         self.say(f"def f_{function.name}(M, m0, {', '.join(names)}):")
         self.depth = 1
         self.say("returned = None")
-        self.statements(function.body)
-        if not function.body or not isinstance(function.body[-1], syntax.Return):
-            self.fail(f"{function.name} does not end with a return")
+        self.body(function)
+        if function.result is None:
+            self.say("return None")
+        elif not function.body or not isinstance(function.body[-1], syntax.Return):
+            if not returns(function.body):
+                self.fail(f"{function.name} does not end with a return")
+            nothing = self.constant(0, Type(function.result.scalar)).text
+            lanes = function.result.lanes
+            self.say(f"return M.unwind(returned, {nothing if lanes == 1 else f'[{nothing}] * {lanes}'})")
         self.depth = 0
+
+    def begin(self, scope: dict[str, Made], function: Function) -> None:
+        """The body of a function, or of a kernel, is next."""
+        self.scopes = [scope]
+        self.result, self.mask, self.loops = function.result, "m0", []
+        self.ended = ""  # the threads that have returned, where some do early
+
+    def body(self, function: Function) -> None:
+        """All of it."""
+        if returns_early(function.body):
+            self.ended = self.keep("False", "ended")
+        self.statements(function.body)
 
     def kernel(self, kernel: Function) -> None:
         scope: dict[str, Made] = {}
@@ -111,23 +157,23 @@ class _Writer(Typed):
             name = self.fresh(one.name)
             names.append(name)
             if one.kind.space:
-                scope[one.name] = Pointer(name, one.kind.element, None, one.is_const)
+                is_variable = one.kind.is_reference
+                scope[one.name] = Pointer(name, one.kind.element, None, one.is_const, is_variable=is_variable)
             else:
                 scope[one.name] = Value(name, one.kind)
         for shared, (kind, _) in kernel.shared.items():
-            name = self.fresh(shared)
+            name, sizes = self.fresh(shared), kernel.shapes[shared]
             names.append(name)
-            scope[shared] = Pointer(name, kind)
+            scope[shared] = Pointer(name, kind, sizes=sizes[1:], is_variable=not sizes)
         for one in kernel.parameters:  # what a reference refers to is a number that all threads have
             where = scope[one.name]
-            if one.kind.space == "constant" and isinstance(where, Pointer):
+            if one.kind.space == "constant" and one.kind.is_reference and isinstance(where, Pointer):
                 scope[one.name] = Value(f"{where.memory}.view({one.kind.numpy!r})[0]", one.kind.element)
-        self.scopes = [scope]
-        self.result, self.mask, self.loops = None, "m0", 0
+        self.begin(scope, kernel)
         self.say(f"def k_{kernel.name}(M, {', '.join(names)}):")
         self.depth = 1
         self.say("m0 = True")
-        self.statements(kernel.body)
+        self.body(kernel)
         self.depth = 0
 
     # ------------------------------------------------------------ statements
@@ -135,12 +181,7 @@ class _Writer(Typed):
     def statement(self, it: Statement) -> None:
         match it:
             case syntax.Declare():
-                if it.value is None:
-                    zero = self.constant(0, Type(it.kind.scalar)).text
-                    text = f"[{', '.join([zero] * it.kind.lanes)}]"
-                else:
-                    text = self.converted(self.value(it.value), it.kind).text
-                self.scopes[-1][it.name] = Value(self.keep(text, it.name), it.kind)
+                self.declare(it)
             case syntax.Assign():
                 self.assign(it)
             case syntax.If():
@@ -149,29 +190,75 @@ class _Writer(Typed):
                 self.loop(it)
             case syntax.Return():
                 self.give(it)
+            case syntax.Leave():
+                self.leave(it)
             case syntax.Do():
-                if it.value.name == PRODUCT:
-                    d, *factors = (one.text for one in self.product_of(it.value))
-                    kind = self.product_of(it.value)[1].kind.scalar
-                    self.say(f"{d} = M.product({self.mask}, {', '.join(factors)}, {d}, {kind!r})")
-                    return
-                if it.value.name not in BARRIERS:
-                    self.fail(f"{it.value.name} is not a call that is known here for what it does")
-                orders = ("mem_device" in repr(it.value), "mem_threadgroup" in repr(it.value))
-                self.say(f"M.barrier({self.mask}, {orders[0]}, {orders[1]})")
+                self.do(it.value)
+
+    def declare(self, it: syntax.Declare) -> None:
+        """A variable, an array of a thread's own, a pointer."""
+        if it.sizes:
+            size = prod(it.sizes) * it.kind.size_bytes
+            name = self.keep(f"M.own({it.name!r}, {size})", it.name)
+            self.scopes[-1][it.name] = Pointer(name, it.kind, sizes=it.sizes[1:])
+            return
+        if it.kind.space:
+            assert it.value is not None
+            place = self.pointer(it.value)
+            if place.kind != it.kind.element or place.sizes:
+                self.fail(f"{it.name} is another pointer than what it begins as")
+            self.scopes[-1][it.name] = (
+                place if place.index is None else replace(place, index=self.kept(place.index))
+            )
+            return
+        if it.value is None:
+            zero = self.constant(0, Type(it.kind.scalar)).text
+            line = self.at
+            if it.kind.is_matrix:
+                text = f"[{', '.join([zero] * it.kind.lanes)}]"
+            elif it.kind.lanes == 1:
+                text = f"M.unset({zero}, {it.name!r}, {line})"
+            else:
+                text = f"[M.unset({zero}, {it.name!r}, {line}) for _ in range({it.kind.lanes})]"
+        else:
+            text = self.converted(self.value(it.value), it.kind).text
+        self.scopes[-1][it.name] = Value(self.keep(text, it.name), it.kind)
+
+    def do(self, call: syntax.Call) -> None:
+        """A call for what it does."""
+        if call.name == PRODUCT:
+            d, *factors = (one.text for one in self.product_of(call))
+            kind = self.product_of(call)[1].kind.scalar
+            self.say(f"{d} = M.product({self.mask}, {', '.join(factors)}, {d}, {kind!r})")
+            return
+        words = repr(call)
+        if call.name in (*BARRIERS, *FENCES):
+            orders = f"{'mem_device' in words}, {'mem_threadgroup' in words}"
+            if call.name == "atomic_thread_fence":
+                reaches = not any(
+                    one in words for one in ("thread_scope_threadgroup", "thread_scope_simdgroup")
+                )
+                orders += f", {reaches}, {'memory_order_relaxed' in words}"
+            self.say(f"M.{call.name.removeprefix('threadgroup_')}({self.mask}, {orders})")
+            return
+        function = self.source.functions.get(call.name)
+        if function is not None or ATOMIC.fullmatch(call.name):
+            self.say(self.call(call).text)
+            return
+        self.fail(f"{call.name} is not a call that is known here for what it does")
 
     def assign(self, it: syntax.Assign) -> None:
-        if isinstance(it.target, syntax.Name):
+        if isinstance(it.target, syntax.Name) and isinstance(self.find(it.target.name), Value):
             one = self.variable(it.target.name)
             if one.kind.is_matrix:
                 self.fail(f"{it.target.name} is a matrix, which is assigned by its elements here")
-            value = self.converted(self.value(it.value), one.kind)
-            verb = "assign" if one.kind.lanes == 1 else "assign_vector"
-            new = value.text if self.mask == "m0" else f"M.{verb}({self.mask}, {value.text}, {one.text})"
-            self.say(f"{one.text} = {new}")
+            self.put_variable(it.target.name, self.value(it.value))
             return
-        if isinstance(it.target, syntax.Index) and isinstance(it.target.base, syntax.Member):
-            name, number = self.element_of(it.target)
+        if (
+            isinstance(it.target, syntax.Index | syntax.Member)
+            and (found := self.part_of(it.target)) is not None
+        ):
+            name, number = found
             one = self.variable(name)
             value = self.converted(self.value(it.value), Type(one.kind.scalar))
             element = f"{one.text}[{number}]"
@@ -184,17 +271,28 @@ class _Writer(Typed):
         verb = "store" if place.kind.lanes == 1 else "store_vector"
         self.say(f"M.{verb}({self.mask}, {place.memory}, {place.kind.numpy!r}, {index}, {value.text})")
 
+    def put_variable(self, name: str, value: Value) -> None:
+        one = self.variable(name)
+        value = self.converted(value, one.kind)
+        verb = "assign" if one.kind.lanes == 1 else "assign_vector"
+        new = value.text if self.mask == "m0" else f"M.{verb}({self.mask}, {value.text}, {one.text})"
+        self.say(f"{one.text} = {new}")
+
     def branch(self, it: syntax.If) -> None:
         before = self.mask
         condition = self.keep(self.converted(self.value(it.condition), BOOL).text, "c")
         self.arm(f"M.narrow({before}, {condition})", it.then)
         if it.otherwise:
             self.arm(f"M.without({before}, {condition})", it.otherwise)
-        self.mask = before
-        if any(isinstance(one, syntax.Return) for one in it.then):
-            if any(isinstance(one, syntax.Return) for one in it.otherwise):
-                self.fail("both arms of an if return")
-            self.mask = self.keep(f"M.without({before}, {condition})", "m")
+        self.mask = self.left_of(before, [it])
+
+    def left_of(self, before: str, body: list[Statement]) -> str:
+        """The mask behind statements in which threads may have returned, or left a loop."""
+        gone = [self.ended] if self.ended and returns(body) else []
+        if self.loops:
+            left, skipped = self.loops[-1]
+            gone += [name for name, one in ((left, False), (skipped, True)) if leaves(body, one)]
+        return self.keep(f"M.rest({before}, {', '.join(gone)})", "m") if gone else before
 
     def arm(self, mask: str, body: list[Statement]) -> None:
         self.mask = self.keep(mask, "m")
@@ -212,36 +310,58 @@ class _Writer(Typed):
         low = self.converted(self.value(it.low), it.kind)
         counter = self.keep(low.text, it.name)
         self.scopes[-1][it.name] = Value(counter, it.kind)
+        inside, left, skipped = self.keep(before, "m"), "", ""
+        if leaves(it.body, False):
+            left = self.keep("False", "left")
         self.say("while True:")
         self.depth += 1
-        self.loops += 1
+        self.mask = inside
+        self.say("M.look()")
         condition = self.converted(self.value(it.condition), BOOL)
-        self.mask = self.keep(f"M.narrow({before}, {condition.text})", "m")
-        self.say(f"if {self.mask} is False:")
+        self.say(f"{inside} = M.narrow({inside}, {condition.text})")
+        self.say(f"if {inside} is False:")
         self.say("    break")
+        if leaves(it.body, True):
+            skipped = self.keep("False", "skipped")
+        self.loops.append((left, skipped))
+        self.mask = inside
         self.statements(it.body)
-        self.at = it.line
+        self.loops.pop()
+        gone = [one for one in (left, self.ended if returns(it.body) else "") if one]
+        if gone:
+            self.say(f"{inside} = M.rest({inside}, {', '.join(gone)})")
+        self.mask, self.at = inside, it.line
+        self.statements(it.after)
         step = self.converted(self.value(it.step), it.kind)
-        self.say(f"{counter} = {counter} + {step.text}")
-        self.loops -= 1
+        self.say(f"{counter} = {step.text}")
         self.depth -= 1
         self.scopes.pop()
         self.mask = before
+        self.mask = self.left_of(before, [it])
+
+    def leave(self, it: syntax.Leave) -> None:
+        """break, or continue."""
+        if not self.loops:
+            self.fail("a break or continue outside of any loop")
+        which = self.loops[-1][it.is_continue]
+        self.say(f"{which} = M.either({which}, {self.mask})")
+        self.mask = self.keep("False", "m")
 
     def give(self, it: syntax.Return) -> None:
-        if self.loops:
-            self.fail("a return inside a loop is not in the subset that is run here")
+        if (it.value is None) != (self.result is None):
+            self.fail("a return whose value is not that of its function")
         if it.value is None or self.result is None:
-            if it.value is not None or self.result is not None:
-                self.fail("a return whose value is not that of its function")
             if self.depth == 1:
                 self.say("return")
-            return
-        value = self.converted(self.value(it.value), self.result)
-        if self.depth == 1:
-            self.say(f"return M.unwind(returned, {value.text})")
+                return
         else:
+            value = self.converted(self.value(it.value), self.result)
+            if self.depth == 1:
+                self.say(f"return M.unwind(returned, {value.text})")
+                return
             self.say(f"returned = {self.mask}, {value.text}, returned")
+        self.say(f"{self.ended} = M.either({self.ended}, {self.mask})")
+        self.mask = self.keep("False", "m")
 
     # ------------------------------------------------------------ values
 
@@ -326,11 +446,32 @@ class _Writer(Typed):
     def shuffle(self, it: syntax.Call, value: Value, by: Value) -> Value:
         return Value(f"M.shuffle_xor({self.mask}, {value.text}, {by.text})", value.kind)
 
-    def called(self, it: syntax.Call, function: Function, given: list[Value]) -> Value:
-        assert function.result is not None
-        return Value(
-            f"f_{function.name}(M, {self.mask}, {', '.join(one.text for one in given)})", function.result
-        )
+    def simd(self, name: str, values: list[Value], kind: Type) -> Value:
+        given = "".join(f", {one.text}" for one in values)
+        return self.kept(Value(f"M.simd({self.mask}, {name!r}{given})", kind))
+
+    def number_function(self, name: str, values: list[Value], kind: Type) -> Value:
+        texts = ", ".join(one.text for one in values)
+        return Value(f"M.function({name!r}, {kind.numpy!r}, {texts})", kind)
+
+    def atomic(self, place: Pointer, operation: str, values: list[Value]) -> Value:
+        given = "".join(f", {one.text}" for one in values)
+        index = self.index_of(place).text
+        text = f"M.atomic({self.mask}, {place.memory}, {place.kind.numpy!r}, {index}, {operation!r}{given})"
+        return self.kept(Value(text, place.kind))
+
+    def kept(self, value: Value) -> Value:
+        return Value(self.keep(value.text), value.kind)
+
+    def called(self, it: syntax.Call, function: Function, given: list[Made]) -> Value:
+        texts: list[str] = []
+        for one in given:
+            if isinstance(one, Pointer):
+                texts += [one.memory, self.converted(self.index_of(one), LONG).text]
+            else:
+                texts.append(one.text)
+        text = f"f_{function.name}(M, {self.mask}, {', '.join(texts)})"
+        return self.kept(Value(text, function.result or BOOL))
 
 
 def _wrapped(value: int, kind: Type) -> Any:

@@ -8,22 +8,50 @@ Source   C++14: usual arithmetic conversions, pointer arithmetic; Metal Shading 
 
 from __future__ import annotations
 
+import functools
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NoReturn
 
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import MslError
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Expression, Function, Statement
-from hcq.emu.metal.shader.types import BOOL, INT, SIZES, UINT, Type, joined, promoted
+from hcq.emu.metal.shader.types import BOOL, FLOAT, INT, LONG, SIZES, UINT, Type, joined, promoted
 
 ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"}
 COMPARES = {"==", "!=", "<", ">", "<=", ">="}
 FLOAT_FUNCTIONS = {"sqrt", "precise::sqrt", "trunc", "floor", "ceil", "fabs", "isnan"}
 BARRIERS = ("threadgroup_barrier",)
+FENCES = (
+    "simdgroup_barrier",
+    "atomic_thread_fence",
+)  # which order, and at which nobody of other SIMD groups is met
+SIMD_REDUCTIONS = (
+    "sum",
+    "product",
+    "min",
+    "max",
+    "and",
+    "or",
+    "xor",
+    "prefix_inclusive_sum",
+    "prefix_exclusive_sum",
+)
+SIMD_MOVES = ("shuffle", "shuffle_up", "shuffle_down", "shuffle_xor", "broadcast")
+NUMBERS = {"min": 2, "max": 2, "clamp": 3, "abs": 1}  # functions of numbers of any type, and of how many
+FLOATS = {
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "rsqrt", "round", "rint"), 1),
+    **dict.fromkeys(("fmin", "fmax", "pow", "fmod"), 2),
+    "fma": 3,
+}
 PRODUCT = "simdgroup_multiply_accumulate"
 LANES = "xyzw"
+ATOMIC = re.compile(
+    r"atomic_(?:fetch_)?(load|store|exchange|compare_exchange_weak|add|sub|and|or|xor|min|max)_explicit"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +71,8 @@ class Pointer:
     kind: Type
     index: Value | None = None
     is_const: bool = False
+    sizes: tuple[int, ...] = ()  # an element is an array of these
+    is_variable: bool = False  # its name stands for what is there
 
 
 Made = Value | Pointer
@@ -81,6 +111,8 @@ class Typed(ABC):
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
+        if name in self.source.constants:
+            return self.value(self.source.constants[name])
         self.fail(f"use of undeclared identifier {name!r}")
 
     def index_of(self, place: Pointer) -> Value:
@@ -92,10 +124,10 @@ class Typed(ABC):
         if by.kind.is_float:
             self.fail("an index is a whole number")
         by = self.converted(by, promoted(by.kind))
-        if place.kind.lanes > 1:
-            by = self.binary("*", by, self.constant(place.kind.lanes, by.kind))
+        if (each := place.kind.lanes * prod(place.sizes)) > 1:
+            by = self.binary("*", by, self.constant(each, by.kind))
         index = by if place.index is None else self.binary("+", place.index, by)
-        return replace(place, index=index)
+        return replace(place, index=index, sizes=place.sizes[1:])
 
     def pointer(self, it: Expression) -> Pointer:
         """An expression that is an address."""
@@ -108,12 +140,19 @@ class Typed(ABC):
             if index is not None and old != new:
                 index = self.rescaled(self.binary("*", index, self.constant(old, index.kind)), new)
             return Pointer(inner.memory, kind, index, inner.is_const)
-        if isinstance(it, syntax.Binary) and it.sign == "+":
-            return self.moved(self.pointer(it.left), self.value(it.right))
+        if isinstance(it, syntax.Binary) and it.sign in "+-":
+            by = self.value(it.right)
+            if it.sign == "-":
+                by = self.signed("-", self.converted(by, LONG))
+            return self.moved(self.pointer(it.left), by)
         if isinstance(it, syntax.Name):
             found = self.find(it.name)
-            if isinstance(found, Pointer):
+            if isinstance(found, Pointer) and not found.is_variable:
                 return found
+        if isinstance(it, syntax.Index):  # a row of an array
+            row = self.pointer(it.base)
+            if row.sizes:
+                return self.moved(row, self.value(it.index))
         self.fail("expected an address")
 
     def place(self, it: Expression) -> Pointer:
@@ -122,11 +161,19 @@ class Typed(ABC):
             return self.moved(self.pointer(it.base), self.value(it.index))
         if isinstance(it, syntax.Unary) and it.sign == "*":
             return self.pointer(it.value)
+        if (
+            isinstance(it, syntax.Name)
+            and isinstance(found := self.find(it.name), Pointer)
+            and found.is_variable
+        ):
+            return replace(found, is_variable=False)
         self.fail("this cannot be assigned, and has no address")
 
     def written(self, it: Expression) -> Pointer:
         """A place that an assignment may change."""
         place = self.place(it)
+        if place.sizes:
+            self.fail("an array cannot be assigned")
         if place.is_const:
             self.fail("what is const cannot be assigned")
         return place
@@ -179,7 +226,10 @@ class Typed(ABC):
                     return self.lane(self.value(syntax.Name(one, self.at)), number)
                 if isinstance(base, syntax.Name) and isinstance(self.find(base.name), Value):
                     return self.lane_of(self.value(base), it.index)
-                return self.load(self.place(it))
+                place = self.place(it)
+                if place.sizes:
+                    self.fail("an array where a number is expected")
+                return self.load(place)
             case syntax.Member():
                 if it.name not in LANES:
                     self.fail(f"{it.name!r} is no lane of a vector")
@@ -191,6 +241,8 @@ class Typed(ABC):
         """What a variable has."""
         found = self.find(name)
         if isinstance(found, Pointer):
+            if found.is_variable:
+                return self.load(replace(found, is_variable=False))
             self.fail(f"{name} is an address")
         return found
 
@@ -208,6 +260,22 @@ class Typed(ABC):
         if not isinstance(it.index, syntax.Number) or it.index.value not in (0, 1):
             self.fail("a thread has elements 0 and 1 of a matrix of 8 x 8")
         return it.base.base.name, int(it.index.value)
+
+    def part_of(self, it: syntax.Index | syntax.Member) -> tuple[str, int] | None:
+        """The variable and the number of its lane that is assigned; None: it is a place in memory."""
+        base = it.base
+        if isinstance(it, syntax.Index) and isinstance(base, syntax.Member):
+            return self.element_of(it)
+        if not isinstance(base, syntax.Name) or not isinstance(self.find(base.name), Value):
+            return None
+        number: float = -1
+        if isinstance(it, syntax.Member):
+            number = LANES.find(it.name)
+        elif isinstance(it.index, syntax.Number):
+            number = it.index.value
+        if not 0 <= number < self.variable(base.name).kind.lanes:
+            self.fail(f"a lane of {base.name} that it does not have")
+        return base.name, int(number)
 
     def product_of(self, it: syntax.Call) -> list[Value]:
         """The variables of d = a @ b + c. Raises MslError for any that are not run here."""
@@ -262,23 +330,88 @@ class Typed(ABC):
             if len(lanes) != it.kind.lanes:
                 self.fail(f"{it.kind} of {len(lanes)} numbers")
             return self.vector(lanes, it.kind)
+        if operation := ATOMIC.fullmatch(it.name):
+            return self.atomic_of(it, operation[1])
+        if it.name in self.source.functions:
+            return self.function_of(it, self.source.functions[it.name])
         values = [self.value(one) for one in it.arguments]
         if it.name == "as_type":
             assert it.kind is not None
             if it.kind.size_bytes != values[0].kind.size_bytes:
                 self.fail(f"as_type<{it.kind}> of a {values[0].kind}")
             return self.bits_as(values[0], it.kind)
+        name = it.name.removeprefix("precise::").removeprefix("fast::").removeprefix("metal::")
         if it.name in FLOAT_FUNCTIONS and len(values) == 1 and values[0].kind.is_float:
-            return self.float_function(it.name.removeprefix("precise::"), values[0])
-        if it.name == "simd_shuffle_xor" and len(values) == 2:
-            if values[0].kind.bits > 32 or values[0].kind == BOOL:
-                self.fail(f"simd_shuffle_xor of a {values[0].kind}")
+            return self.float_function(name, values[0])
+        if any(one.kind.lanes > 1 for one in values):
+            self.fail(f"{it.name} of vectors is not in the subset that is run here")
+        if name.startswith("simd_"):
+            return self.simd_of(it, name.removeprefix("simd_"), values)
+        if (name in NUMBERS or name in FLOATS) and len(values) == {**NUMBERS, **FLOATS}[name]:
+            kind = functools.reduce(joined, (one.kind for one in values))
+            kind = promoted(kind) if name in NUMBERS else kind if kind.is_float else FLOAT
+            return self.number_function(name, [self.converted(one, kind) for one in values], kind)
+        self.fail(f"{it.name} of {', '.join(str(one.kind) for one in values)} is not known here")
+
+    def simd_of(self, it: syntax.Call, name: str, values: list[Value]) -> Value:
+        """What threads of a SIMD group give each other."""
+        count = {**dict.fromkeys(SIMD_MOVES, 2), "is_first": 0}.get(name, 1)
+        if name not in (*SIMD_MOVES, *SIMD_REDUCTIONS, "any", "all", "broadcast_first", "is_first"):
+            self.fail(f"{it.name} is not known here")
+        if len(values) != count:
+            self.fail(f"{it.name} of {len(values)} values")
+        if name in ("any", "all", "is_first"):
+            return self.simd(name, [self.converted(one, BOOL) for one in values], BOOL)
+        kind = values[0].kind
+        if kind.bits > 32 or kind == BOOL:
+            self.fail(f"{it.name} of a {kind}")
+        if name == "shuffle_xor":
             return self.shuffle(it, values[0], self.converted(values[1], UINT))
-        function = self.source.functions.get(it.name)
-        if function is None or function.result is None or len(function.parameters) != len(values):
-            self.fail(f"{it.name} of {', '.join(str(one.kind) for one in values)} is not known here")
-        given = [self.converted(one, to.kind) for one, to in zip(values, function.parameters)]
+        if name in ("and", "or", "xor") and kind.is_float:
+            self.fail(f"{it.name} of a {kind}")
+        return self.simd(name, [values[0], *(self.converted(one, INT) for one in values[1:])], kind)
+
+    def function_of(self, it: syntax.Call, function: Function) -> Value:
+        """A function of the text, with what it is given."""
+        if len(function.parameters) != len(it.arguments):
+            self.fail(f"{it.name} of {len(it.arguments)} values")
+        given: list[Made] = []
+        for one, to in zip(it.arguments, function.parameters):
+            if not to.kind.space:
+                given.append(self.converted(self.value(one), to.kind))
+                continue
+            place = self.place(one) if to.kind.is_reference else self.pointer(one)
+            if place.kind != to.kind.element or place.sizes:
+                self.fail(f"{it.name} is given another pointer than it takes")
+            given.append(replace(place, is_variable=to.kind.is_reference))
         return self.called(it, function, given)
+
+    def atomic_of(self, it: syntax.Call, operation: str) -> Value:
+        """atomic_..._explicit(place, values, orders)."""
+        count = {"load": 1, "compare_exchange_weak": 3}.get(operation, 2)
+        if len(it.arguments) <= count:
+            self.fail(f"{it.name} of {len(it.arguments)} values")
+        place = self.pointer(it.arguments[0])
+        if place.sizes or place.kind.lanes > 1 or place.kind.bits not in (32, 64):
+            self.fail(f"{it.name} of a {place.kind}")
+        if place.is_const and operation != "load":
+            self.fail("what is const cannot be changed")
+        if operation != "compare_exchange_weak":
+            values = [self.converted(self.value(one), place.kind) for one in it.arguments[1:count]]
+            return self.atomic(place, operation, values)
+        expected = it.arguments[1]
+        if (
+            not isinstance(expected, syntax.Unary)
+            or expected.sign != "&"
+            or not isinstance(expected.value, syntax.Name)
+        ):
+            self.fail(f"{it.name} expects what is in a variable of the thread, by its address")
+        wanted = self.converted(self.named(expected.value.name), place.kind)
+        new = self.converted(self.value(it.arguments[2]), place.kind)
+        found = self.atomic(place, operation, [wanted, new])
+        is_done = self.kept(self.same_bits(found, wanted))
+        self.put_variable(expected.value.name, found)
+        return is_done
 
     # ------------------------------------------------------------ what a subclass says
 
@@ -339,8 +472,34 @@ class Typed(ABC):
         """What another thread of the SIMD group has."""
 
     @abstractmethod
-    def called(self, it: syntax.Call, function: Function, given: list[Value]) -> Value:
-        """A function of the text."""
+    def called(self, it: syntax.Call, function: Function, given: list[Made]) -> Value:
+        """A function of the text; what one gives that gives nothing is not used."""
+
+    @abstractmethod
+    def simd(self, name: str, values: list[Value], kind: Type) -> Value:
+        """One of SIMD_MOVES or SIMD_REDUCTIONS, any, all, is_first."""
+
+    @abstractmethod
+    def number_function(self, name: str, values: list[Value], kind: Type) -> Value:
+        """One of NUMBERS or FLOATS."""
+
+    @abstractmethod
+    def atomic(self, place: Pointer, operation: str, values: list[Value]) -> Value:
+        """What was there before."""
+
+    @abstractmethod
+    def kept(self, value: Value) -> Value:
+        """As it is now, whatever changes."""
+
+    @abstractmethod
+    def put_variable(self, name: str, value: Value) -> None:
+        """A variable of the threads that are there has this now."""
+
+    def same_bits(self, a: Value, b: Value) -> Value:
+        """Whether two numbers are the same, as compare and exchange has it."""
+        if a.kind.is_float:
+            a, b = self.bits_as(a, UINT), self.bits_as(b, UINT)
+        return self.operated("==", a, b)
 
 
 def reads(it: Expression) -> bool:

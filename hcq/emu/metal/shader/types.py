@@ -49,12 +49,14 @@ class Type:
     """A scalar, a vector of `lanes`, or a pointer to one in a space of memory.
 
     is_matrix   of a SIMD group: `lanes` are those that a thread has of it
+    is_reference  of a pointer: its name stands for what is there
     """
 
     scalar: str
     lanes: int = 1
     space: str = ""  # of a pointer: "device", "constant", "threadgroup"
     is_matrix: bool = False
+    is_reference: bool = False
 
     @property
     def numpy(self) -> str:
@@ -84,7 +86,7 @@ class Type:
     @property
     def element(self) -> Type:
         """What a vector or a pointer is of."""
-        return Type(self.scalar) if not self.space else replace(self, space="")
+        return Type(self.scalar) if not self.space else replace(self, space="", is_reference=False)
 
     def __str__(self) -> str:
         if self.is_matrix:
@@ -93,11 +95,22 @@ class Type:
         return f"{self.space} {name} *" if self.space else name
 
 
-BOOL, INT, UINT, FLOAT = Type("bool"), Type("int"), Type("uint"), Type("float")
+BOOL, INT, UINT, LONG, FLOAT = (Type(one) for one in ("bool", "int", "uint", "long", "float"))
+
+
+ALIASES = {
+    **{f"atomic_{name}": name for name in ("int", "uint", "float", "ulong", "bool")},
+    **{f"{sign}int{bits}_t": f"{sign}{name}" for sign in ("", "u") for bits, name in
+       ((8, "char"), (16, "short"), (32, "int"), (64, "long"))},
+    "atomic": "int",  # atomic<T>: the parser reads the T
+    "unsigned": "uint",
+    "size_t": "ulong",
+}  # fmt: skip
 
 
 def named(name: str) -> Type | None:
     """A scalar, a vector or a matrix type by its name."""
+    name = ALIASES.get(name, name)
     if name in SCALARS:
         return Type(name)
     if matrix := _MATRIX.fullmatch(name):

@@ -16,9 +16,14 @@ The instructions
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
-    atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
+    atomic_ops.py, warp_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
+    matrix_instructions.py, matrix_ops.py        products of a warp, matrices to registers and back
+    sparse_matrix_ops.py, quad_products.py, byte_matrix_moves.py   sparse products; those of m8n8k4; matrices of bytes
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
-    tcgen05_ops.py, tcgen05_products.py, tensor_memory.py     sm_100's tensor memory, and products into it
+    tcgen05_ops.py, tcgen05_products.py, tcgen05_sparse.py, tcgen05_moves.py, tensor_memory.py
+                                                 sm_100's tensor memory, products into it, what moves there
+    stochastic_ops.py, multimem_ops.py           rounding by random bits; memory of several GPUs at one address
+    device_runtime.py, device_heap.py            printf, malloc and free
     bulk_ops.py, bulk_moves.py, tensor_map_ops.py, tensor_tiles.py       bulk copies, of bytes and of tiles
     cluster_ops.py                               clusters of one block
     stack_ops.py                                 memory from the stack of a function

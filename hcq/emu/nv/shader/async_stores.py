@@ -1,7 +1,7 @@
 """Stores that an mbarrier counts: st.async and red.async, to the shared memory of any block of the cluster.
 
 In       Code with an [address], values, the [address] of an mbarrier in the same shared memory
-Out      steps that issue them
+Out      steps that issue them; those to global memory, which no mbarrier counts, are done at once
 Changes  shared memory and mbarriers, when somebody looks at an mbarrier (copies.py)
 Next     bulk_moves.py (bulk copies), clusters.py (whose shared memory it is), opcodes.py (who tells them from st, red)
 Source   PTX ISA, "st.async", "red.async"
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import atomic_ops, mbarrier_ops, spaces
+from hcq.emu.nv.shader import atomic_ops, mbarrier_ops, memory_ops, spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.clusters import name_access
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -48,6 +48,8 @@ Work = Callable[[Batch, Lanes, Lanes, Lanes], None]
 @RULES.on("st.async")
 def store(code: Code) -> Step:
     """One, two or four words; the mbarrier is told of the bytes once they are there."""
+    if _is_released(code):
+        return memory_ops.store(code)
     _claim(code)
     count, type_ = vector_of(code), code.type(*WORDS)
 
@@ -60,6 +62,10 @@ def store(code: Code) -> Step:
 @RULES.on("red.async")
 def reduce(code: Code) -> Step:
     """A reduction of one word."""
+    if _is_released(code):
+        if "add" not in code.rest or not any(word in code.rest for word in ("u32", "s32", "u64", "s64")):
+            raise code.refuse("red.async without an mbarrier is .add of .u32, .s32, .u64 or .s64")
+        return atomic_ops.atomic(code)
     _claim(code)
     what = code.take(*OF_TYPE)
     if not what:
@@ -71,6 +77,18 @@ def reduce(code: Code) -> Step:
         atomic_ops.Conflicts(batch, spaces.SHARED, lanes, at, type_).in_turns(operation, values, values)
 
     return _issue(code, type_, 1, work)
+
+
+def _is_released(code: Code) -> bool:
+    """Whether it is one that tells no mbarrier: to global memory, and what came before it is seen with it."""
+    if "mbarrier::complete_tx::bytes" in code.rest or "release" not in code.rest:
+        return False
+    code.flag("async")
+    if not any(scope in code.rest for scope in ("gpu", "sys")):
+        raise code.refuse("expected .release.gpu or .release.sys")
+    if any(name in code.rest for name in memory_ops.SPACE_NAMES if name != "global"):
+        raise code.refuse("without an mbarrier it is to global memory")
+    return True
 
 
 def _claim(code: Code) -> None:

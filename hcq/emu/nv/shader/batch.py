@@ -43,7 +43,7 @@ RESERVED_SHARED_BYTES = 0x400  # of a block, for the system
 Dim3 = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Launch:
     """What all batches of a launch have in common.
 
@@ -166,7 +166,7 @@ class Batch:
         launch = self.launch
         if name in launch.given:
             return np.array([launch.given[name] % 2**64], np.uint64)
-        if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
+        if name.startswith(("ctaid", "clusterid")) and self.blocks[0]:  # these differ from batch to batch
             return self._compute_special(name)
         sizes = launch.block, launch.grid, launch.cluster, launch.shared_bytes, launch.dynamic_shared_bytes
         key = (name, self.count, *sizes)

@@ -99,8 +99,7 @@ def _prefetch(code: Code) -> Step:
 def _copy_bytes(code: Code, reduces: str) -> Step:
     to, source = (memory_ops.take_space(code) for _ in range(2))
     is_counted, is_multicast = bulk_moves.claim_end(code)
-    if code.flag("cp_mask"):
-        raise code.refuse("masks of bytes are not emulated")
+    is_masked, leaves_ends = code.flag("cp_mask"), code.flag("ignore_oob")
     memory_ops.claim_hints(code)
     if (to, source) not in (("shared", "global"), ("shared", "shared"), ("global", "shared")):
         raise code.refuse(f"there is no bulk copy from .{source} to .{to}")
@@ -108,14 +107,20 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
         raise code.refuse(
             "an mbarrier counts what comes to shared memory, a bulk group what goes to global memory"
         )
+    if (is_masked and (to != "global" or reduces)) or (leaves_ends and source != "global"):
+        raise code.refuse(".cp_mask is for copies to global memory, .ignore_oob for those from there")
     reduction = None
     if reduces:
         if source == "global":
             raise code.refuse("what is reduced comes from shared memory")
         type_ = code.type("f16", "bf16", "f32", "f64", *OF_INTEGERS)
         reduction = Reduction(atomic_ops.operation_of(code, reduces, type_), type_)
-    if len(code.operands) < 3 + is_counted:
+    ends = [code.slot(one, U32) for one in code.operands[3:5]] if leaves_ends else []
+    if leaves_ends:
+        del code.operands[3:5]
+    if len(code.operands) < 3 + (is_counted or is_masked) or (leaves_ends and len(ends) != 2):
         raise code.refuse("operands are missing")
+    mask = code.slot(code.operands[-1], TYPES["u16"]) if is_masked else None
     goal, start = address_of(code, code.operands[0]), address_of(code, code.operands[1])
     size_slot = code.source(2, U32)
     mbarrier = address_of(code, code.operands[3]) if is_counted else start
@@ -127,20 +132,32 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
         first, second, barriers = goal(registers), start(registers), mbarrier(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
             size = bulk_moves.value(registers, size_slot, issuer)
-            ends = bulk_moves.address(first, issuer), bulk_moves.address(second, issuer)
-            _check_ends(issuer, size, ends)
+            places = bulk_moves.address(first, issuer), bulk_moves.address(second, issuer)
+            _check_ends(issuer, size, places)
             if to == "global":
-                bulk_moves.take(issuer, _plain(ends[0], _in_shared(issuer, ends[1]), size), reduction)
+                move = _plain(places[0], _in_shared(issuer, places[1]), size)
+                if mask is not None:
+                    chosen = bulk_moves.value(registers, mask, issuer)
+                    move = _in_bytes(move, [bool(chosen >> byte % PIECE_BYTES & 1) for byte in range(size)])
+                bulk_moves.take(issuer, move, reduction)
                 continue
-            inner = _in_shared(issuer, ends[0])
+            inner = _in_shared(issuer, places[0])
             barrier = _in_shared(issuer, bulk_moves.address(barriers, issuer))
             if source == "global":
+                left = [bulk_moves.value(registers, end, issuer) for end in ends]
+                if any(count >= PIECE_BYTES for count in left):
+                    raise issuer.refuse(
+                        f"{left} bytes are left out; at most {PIECE_BYTES - 1} at each end can be"
+                    )
                 for at, told in zip(goals(registers, issuer, inner), goals(registers, issuer, barrier)):
-                    bulk_moves.bring(issuer, _plain(ends[1], at, size), told)
+                    move = _plain(places[1], at, size)
+                    if any(left):
+                        move = _in_bytes(move, [left[0] <= byte < size - left[1] for byte in range(size)])
+                    bulk_moves.bring(issuer, move, told)
             else:
                 move = _plain(0, inner, size)
                 bulk_moves.carry(
-                    issuer, move, _plain(0, _in_shared(issuer, ends[1]), size).places, barrier, reduction
+                    issuer, move, _plain(0, _in_shared(issuer, places[1]), size).places, barrier, reduction
                 )
 
     return step
@@ -187,6 +204,13 @@ def _check_ends(issuer: Issuer, size: int, ends: tuple[int, int]) -> None:
 
 def _in_shared(issuer: Issuer, at: int) -> int:
     return spaces.shared_number(issuer.batch, at)
+
+
+def _in_bytes(move: Move, chosen: list[bool]) -> Move:
+    """The same, of which only these bytes are read and written."""
+    steps = np.arange(PIECE_BYTES, dtype=np.uint64)
+    at, places = ((each[:, None] + steps).reshape(-1) for each in (move.at, move.places))
+    return Move(at, np.array(chosen), places, 1, np.zeros(1, np.uint8))
 
 
 def _plain(at: int, place: int, size: int) -> Move:

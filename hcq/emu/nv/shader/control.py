@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader import device_runtime
 from hcq.emu.nv.shader.decode import Code, Decoded, Lowering, Registers
 from hcq.emu.nv.shader.errors import KernelFault, Trap
 from hcq.emu.nv.shader.flow import BasicBlock
@@ -27,7 +28,7 @@ End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
 _ALL_THREADS = np.zeros(1, np.uint32)
-DEVICE_RUNTIME = ("vprintf", "malloc", "free", "cudaGetParameterBufferV2", "cudaLaunchDeviceV2")
+DEVICE_RUNTIME = ("cudaGetParameterBufferV2", "cudaLaunchDeviceV2")
 BARRIERS = 16  # that a program can name
 
 
@@ -55,6 +56,11 @@ def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
         end = None  # the next block is the end of the function
     elif opcode == "exit":
         end = _exit
+    elif opcode == "brkpt":
+        end = _stop(
+            instruction,
+            "brkpt by {count} threads, the first thread {thread} of block {block}; no debugger is there.",
+        )
     elif opcode == "trap":
         end = _stop(instruction, "trap by {count} threads, the first thread {thread} of block {block}.")
     else:
@@ -163,7 +169,7 @@ def _call(code: Code, block: BasicBlock) -> End:
         if function is None:
             raise code.refuse(f"there is no function {target.name!r}")
         if not function.has_body:
-            return _missing(code, target.name)
+            return _missing(code, target.name, site)
         if wrong := _misfit(function, site):
             raise code.refuse(wrong)
         name = function.name
@@ -185,15 +191,43 @@ def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
     return ()
 
 
-def _missing(code: Code, name: str) -> End:
-    """What the vendor's driver supplies. A failed assert ends the kernel, as there; printf and malloc cannot run."""
+def _missing(code: Code, name: str, site: CallSite) -> End:
+    """What the vendor's driver supplies. A failed assert ends the kernel, as there."""
     if name == "__assertfail":
         return _stop(
             code.instruction, "a failed assert by {count} threads, thread {thread} of block {block}."
         )
+    if name in device_runtime.FUNCTIONS:
+        return _call_runtime(code, name, site)
     if name in DEVICE_RUNTIME:
-        raise code.refuse(f"it calls {name!r}: the device runtime (printf, malloc) is not emulated")
+        raise code.refuse(f"it calls {name!r}: kernels that launch kernels are not emulated")
     raise code.refuse(f"it calls {name!r}, which the module declares and does not define")
+
+
+def _call_runtime(code: Code, name: str, site: CallSite) -> End:
+    """A function of the device runtime, for one thread after the other."""
+    function, given, results = device_runtime.FUNCTIONS[name]
+    if tuple(site.passed_bytes) != given or tuple(site.returned_bytes) not in (results, ()):
+        raise code.refuse(f"{name} has arguments of {given} bytes and results of {results}")
+    instruction = code.instruction
+
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        batch, base, offsets = machine.batch, path.activation.local_base, path.activation.decoded.offsets
+        rows = batch.local.reshape(batch.count, -1)
+        texts: dict[int, str] = {}
+        for lane in (batch.every_lane if path.lanes is None else path.lanes).tolist():
+            row = rows[batch.local_row[lane]]
+            passed = [
+                int.from_bytes(row[base + offsets[one] :][:size].tobytes(), "little")
+                for one, size in zip(site.passed, given)
+            ]
+            found = function(device_runtime.Caller(batch, lane, instruction), passed, texts)
+            for one, size in zip(site.returned, results):
+                value = (found % (1 << 8 * size)).to_bytes(size, "little")
+                row[base + offsets[one] :][:size] = np.frombuffer(value, np.uint8)
+        return site.after
+
+    return end
 
 
 def _local_name(code: Code, operand: Operand) -> str:

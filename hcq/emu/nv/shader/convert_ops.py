@@ -2,7 +2,7 @@
 
 In       Code
 Out      steps
-Next     floats.py (narrow formats)
+Next     floats.py (narrow formats), stochastic_ops.py (random roundings)
 Source   PTX ISA, "Data Movement and Conversion Instructions: cvt"
 
 Float to integer saturates. NaN becomes 0, or the top bit alone when the source is f64 or the result has 64 bits.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import floats
+from hcq.emu.nv.shader import floats, stochastic_ops
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
@@ -69,7 +69,7 @@ def cvt(code: Code) -> Step:
         return _pack(code)
     mode = code.take(*TO_INTEGER, "rn", "rz", "rm", "rp", "rna", "rs")
     if mode == "rs":
-        raise code.refuse("stochastic rounding (.rs) is not supported")
+        return stochastic_ops.convert(code)
     ftz, sat, relu = code.flag("ftz"), code.flag("sat"), code.flag("relu")
     finite = code.flag("satfinite")
     to, source = code.type(), code.type()

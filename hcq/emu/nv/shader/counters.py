@@ -48,6 +48,7 @@ FLOPS = {
     "add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "mad": 2, "min": 1, "max": 1, "rcp": 1, "sqrt": 1, "rsqrt": 1,
     "ex2": 1, "lg2": 1, "sin": 1, "cos": 1, "tanh": 1,
 }  # fmt: skip
+SEEN_BY_OTHERS = {"volatile", "relaxed", "acquire", "release", "mmio"}
 NOT_BY_L1 = {"cg", "cv", "volatile", "relaxed", "acquire", "mmio"}
 MATRIX = {"mma", "wmma", "wgmma", "tcgen05"}
 MATRIX_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -331,11 +332,14 @@ def access_of(lowering: Lowering, instruction: Instruction) -> Step | None:
         return None  # the load before takes it in
     at_of, select = address_of(code, places[0]), code.select()
     by_l1 = not NOT_BY_L1 & set(modifiers)
+    is_seen = space in ("", "global") and bool(SEEN_BY_OTHERS & set(modifiers))
 
     def count(registers: Registers, group: Group) -> None:
         who, at = _threads(group, at_of, select, registers)
         if len(who):
             _count(group.batch, space, kind, who, at, size, by_l1)
+            if is_seen:
+                _count_seen(group.batch, kind, who, at)
 
     return count
 
@@ -366,6 +370,14 @@ def _count(batch: Batch, space: str, kind: str, who: Lanes, at: Lanes, size: int
         who, at = who[rest], at[rest]
     layout = _layout(batch)
     _tally(batch).memory(kind, layout.warp[who], layout.block[who], at, size, by_l1)
+
+
+def _count_seen(batch: Batch, kind: str, who: Lanes, at: Lanes) -> None:
+    layout, awaited = _layout(batch), _tally(batch).awaited
+    if kind == "load":
+        awaited.load(layout.warp[who], layout.block[who], at)
+    else:
+        awaited.store(layout.block[who], at)
 
 
 def _count_shared(batch: Batch, who: Lanes, at: Lanes, size: int) -> None:

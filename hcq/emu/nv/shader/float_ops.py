@@ -172,11 +172,34 @@ def add_sub_mul(code: Code) -> Step:
 def fma(code: Code) -> Step:
     """`fma`, and `mad` of floats: rounded once."""
     type_ = code.type()
-    if code.flag("oob"):
-        raise code.refuse("fma.oob is not supported")
     compute = rounded("fma", code.take(*ROUNDINGS), type_)
+    if code.flag("oob"):
+        return _fma_of_tensor(code, type_, compute)
     mixed = _mixed_step(code, compute, 3) if type_.name == "f32" else None
     return mixed or float_step(code, type_, compute, 3)
+
+
+def _fma_of_tensor(code: Code, type_: Type, compute: Compute) -> Step:
+    """`fma.oob`: zero where a or b is what a tensor map fills with outside of a tensor."""
+    if type_.size_bytes // type_.packed != 2:
+        raise code.refuse(f"fma.oob is for .f16 and .bf16, alone and in pairs, not for .{type_.name}")
+    sat, relu = code.flag("sat"), code.flag("relu")
+    read, pack = floats.reader(type_), floats.packer(type_)
+
+    def halves(x: Lanes) -> Lanes:
+        return x.view(np.uint16).reshape(-1, 2) if type_.packed == 2 else x
+
+    def whole(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        outside = (halves(a) == floats.OUTSIDE) | (halves(b) == floats.OUTSIDE)
+        value = compute(read(a), read(b), read(c))
+        value = np.where(outside, np.float32(0), value)
+        if sat:
+            value = floats.saturate(value)
+        if relu:
+            value = np.where(np.isnan(value), value, np.maximum(value, np.float32(0)))
+        return pack(value)
+
+    return code.step(whole, type_, type_, type_, type_)
 
 
 @RULES.on("div")

@@ -23,6 +23,7 @@ from hcq.emu.shader.exact_floats import nearest
 from hcq.emu.shader.floats import fused_sum, narrow_bf16, widen_bf16
 
 F32_TINY = np.float32(2.0**-126)
+OUTSIDE = np.uint16(0x7FF7)  # of each halfword that a tensor map fills with NaN, as others saw on an sm_120
 CANONICAL_NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FF8000000000000}
 
 

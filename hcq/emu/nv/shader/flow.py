@@ -27,7 +27,7 @@ from hcq.emu.nv.shader.syntax import (
     Vector,
 )
 
-ENDS = ("bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier")
+ENDS = ("bra", "brx", "ret", "exit", "trap", "brkpt", "call", "bar", "barrier")
 NO_RESULT = (
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
     "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
@@ -161,7 +161,7 @@ def _link(function: Function, blocks: list[BasicBlock], starts: dict[str, int]) 
             block.next = [
                 block_at(Symbol(name), instruction) for name in _branch_targets(function, instruction)
             ]
-        elif instruction.opcode in ("ret", "exit", "trap"):
+        elif instruction.opcode in ("ret", "exit", "trap", "brkpt"):
             block.next = [end]
         else:
             block.next = [after]

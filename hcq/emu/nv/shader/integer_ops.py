@@ -29,8 +29,8 @@ def integer_step(code: Code, type_: Type, compute: Compute, count: int, result: 
     """A step from a function of integers of this type; its values are seen signed or unsigned as the type says."""
     out = result or type_
     sources = [type_] * count
-    if type_.packed == 2:
-        return code.step(lambda *x: _pairs(compute, type_, *x), out, *sources)
+    if type_.packed > 1:
+        return code.step(lambda *x: _parts(compute, type_, *x), out, *sources)
     if type_.kind != "s":
         return code.step(compute, out, *sources)
     signed, bits = type_.scalar, out.bits
@@ -41,9 +41,10 @@ def integer_step(code: Code, type_: Type, compute: Compute, count: int, result: 
     return code.step(seen_signed, out, *sources)
 
 
-def _pairs(compute: Compute, type_: Type, *x: Lanes) -> Lanes:
-    halves = compute(*[a.view(type_.scalar).reshape(-1, 2) for a in x])
-    return contiguous(halves).view(np.uint32).reshape(-1)
+def _parts(compute: Compute, type_: Type, *x: Lanes) -> Lanes:
+    """Halves, or bytes, of words."""
+    found = compute(*[a.view(type_.scalar).reshape(-1, type_.packed) for a in x])
+    return contiguous(found).view(np.uint32).reshape(-1)
 
 
 def _limits(type_: Type) -> tuple[int, int]:

@@ -15,19 +15,20 @@ and warps part at random.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.nv.shader.barrier import Barrier
-from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
+from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.cluster_barrier import ClusterBarrier
-from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
+from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.meetings import block_met, warps_met
 from hcq.emu.nv.shader.native import native_of
-from hcq.emu.nv.shader.paths import Activation, Path, Region
+from hcq.emu.nv.shader.paths import Activation, Path, Region, stack_end
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.stops import deadlock, endless_wait, too_long
@@ -56,22 +57,25 @@ class Machine:
         self.kernel_name = batch.launch.kernel_name
         self.step_limit = batch.launch.step_limit
         self.check_at = min(self.step_limit, batch.steps + CHECK_STEPS)
-        self.live = batch.numbers.live.copy()
+        self.live: Lanes = batch.numbers.live  # replaced, and never changed, when threads end
         self.live_count = batch.threads_per_block * len(batch.blocks)
         self.live_per_block = np.full(len(batch.blocks), batch.threads_per_block)
         self.runnable: list[Path] = []
         self.waiting: list[Path] = []
         self.running: Path | None = None
         self.barriers: dict[int, Barrier] = {}
-        self.cluster_barrier = ClusterBarrier(batch)
         self.slice_left = TIME_SLICE
-        self.fruitless = (
-            0  # waits for mbarriers that failed, one after the other, while nothing else was done
-        )
+        # waits for mbarriers that failed, one after the other, while nothing else was done
+        self.fruitless = 0
         self._templates: dict[tuple[int, int], Registers] = {}
         if batch.launch.running is not None:
             batch.launch.running.hurry = self._hurry
         self.native = native_of(self)
+
+    @functools.cached_property
+    def cluster_barrier(self) -> ClusterBarrier:
+        """The barrier of all clusters, made when somebody comes to it first."""
+        return ClusterBarrier(self.batch)
 
     # -- functions
 
@@ -81,7 +85,7 @@ class Machine:
         """Registers and local memory for a call, by the threads of a path."""
         base = 0 if caller is None else caller.local_base + caller.decoded.local_bytes
         if caller is not None and path is not None and caller.decoded.stack is not None:
-            base = self._stack_end(caller, path, base)
+            base = stack_end(caller, path, base)
         self.batch.need_local(base + decoded.local_bytes)
         key = (id(decoded), base)
         if key not in self._templates:
@@ -100,23 +104,14 @@ class Machine:
             )
         return made
 
-    def _stack_end(self, caller: Activation, path: Path, least: int) -> int:
-        """Behind all that the threads of a path have taken from their stacks."""
-        taken = caller.registers[caller.decoded.stack or 0]
-        if len(taken) > 1 and path.mask is not None:
-            taken = taken[path.mask]
-        top = min(int(taken.max()), MAX_LOCAL_BYTES + 1)
-        return max(least, -(-top // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT)
-
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])
             return value.astype(scalar, copy=False)
         if name in decoded.offsets:
-            at = local_base + decoded.offsets[name]
-        else:
-            at = self.program.address(decoded, name)
-        found: Lanes = np.array([(at + offset) % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+            at = local_base + decoded.offsets[name] + offset
+            return np.array([at % (1 << 8 * np.dtype(scalar).itemsize)], scalar)
+        found = self.program.value(decoded, name, offset, scalar)
         if self.batch.clusters is not None and self.program.is_shared(decoded, name):
             found = found + self.batch.clusters.own(self.batch).astype(scalar)
         return found
@@ -183,6 +178,8 @@ class Machine:
             pc = None if self.native is None else self.native.run(path)
             if pc is None:
                 pc = self._interpret(path, block)
+            else:
+                self.fruitless = 0
             if pc < 0:
                 return
             if pc == region.rejoin:
@@ -401,9 +398,10 @@ class Machine:
             activation = activation.caller
         self.live_count -= path.count
         if self.live_count:
-            mask = path.full_mask
-            self.live = self.live & ~mask
-        self.live_per_block = self.live_per_block - path.per_block()
+            self.live = self.live & ~path.full_mask
+            self.live_per_block = self.live_per_block - path.per_block()
+        else:
+            self.live_per_block = np.zeros_like(self.live_per_block)
         if self.batch.clusters is not None:
             self.batch.clusters.leave(self.live_per_block)
 
@@ -500,7 +498,7 @@ class Machine:
             return
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
-            block_met(self.batch, barrier.here & freed)
+            block_met(self.batch, barrier.here & freed, expected)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed
@@ -557,7 +555,8 @@ class Machine:
             self._check_barrier(number, expected)
         if any(path.waits_for == "warp barrier" for path in self.waiting):
             self._check_warp_barriers()
-        self.cluster_barrier.check(self)
+        if self.batch.clusters is not None or "cluster_barrier" in vars(self):
+            self.cluster_barrier.check(self)
         for path in [path for path in self.waiting if path.waits_for == "warp"]:
             if self._company_is_here(path, path.activation.decoded.blocks[path.pc]):
                 self._resume(path)

@@ -1,9 +1,9 @@
-"""Matrix instructions of a warp: mma.sync, ldmatrix, stmatrix, movmatrix.
+"""Matrices of a warp: which thread has which element, what numbers elements are, and products of them.
 
 In       Code; fragments as lists of registers
 Out      steps
-Changes  shared memory (stmatrix)
-Next     warp_ops.py
+Changes  nothing but registers
+Next     matrix_instructions.py (mma, ldmatrix, stmatrix, movmatrix)
 Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
 
 A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
@@ -23,17 +23,14 @@ import numpy as np
 
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
-from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.decode import Code, Registers, Step
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
 from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 from hcq.emu.shader.exact_floats import fma64
 from hcq.emu.shader.floats import widen_bf16
 from hcq.emu.shader.small_floats import E4M3, E5M2
 
-RULES = Rules()
 Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
 Scales = Callable[[Registers, Group], Lanes]  # (warps, rows or columns, blocks of k)
 B32 = TYPES["b32"]
@@ -169,7 +166,7 @@ def form_of(code: Code) -> Form:
     if not bits or not are_alike or SHAPES[shape][2] not in DEPTHS[a_kind]:
         raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
     if shape == "m8n8k4" and a_kind != "f64":
-        raise code.refuse("m8n8k4 is supported for .f64 only")
+        raise code.refuse("m8n8k4 is for .f64 and .f16")
     combine: Combine = functools.partial(in_order, LEAST.get(a_kind, 0.0) * LEAST.get(b_kind, 0.0))
     if d_type.name == "f64":
         combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
@@ -177,29 +174,6 @@ def form_of(code: Code) -> Form:
         combine = _bitwise(code)
     code.expect(4)
     return Form(SHAPES[shape], (a_kind, b_kind), c_type, d_type, saturates, combine)
-
-
-@RULES.on("mma")
-def mma(code: Code) -> Step:
-    """D = A * B + C"""
-    code.flag("sync"), code.flag("aligned")
-    kind = next((word for word in code.rest if word.startswith("kind::")), "")
-    if kind:
-        from hcq.emu.nv.shader import small_matrix_ops
-
-        if not code.take(*small_matrix_ops.KINDS):
-            raise code.refuse(f".{kind}: the kinds are {', '.join(small_matrix_ops.KINDS)}")
-        return small_matrix_ops.product(code, kind)
-    form = form_of(code)
-    (m, n, k), c_type, bits = form.sizes, form.c_type, INPUT_BITS[form.kinds[0]]
-    c_place = c_fragment(m, n)
-    places = a_fragment(m, k, bits), b_fragment(k, n, bits)
-    parts = [
-        _part(code, operand, kind, bits, place, sizes)
-        for operand, kind, place, sizes in zip(code.operands[1:], form.kinds, places, ((m, k), (k, n)))
-    ]
-    parts.append(_part(code, code.operands[3], c_type.name, c_type.width, c_place, (m, n)))
-    return product(code, parts, form.d_type, c_place, form.saturates, form.combine)
 
 
 # numbers of these types are multiples of so much: sums of few such products are exact in any order
@@ -259,7 +233,7 @@ class Part(NamedTuple):
         return found
 
 
-def _part(
+def part_of(
     code: Code, operand: Operand, kind: str, bits: int, place: Fragment, shape: tuple[int, int]
 ) -> Part:
     holder = TYPES["b64"] if kind == "f64" else B32
@@ -293,23 +267,41 @@ def product(
 
     scales   of the rows of A and of the columns of B, for as many blocks of k as there are
     """
-    targets = code.parts(code.operands[0], _register_count(d_type.width, place))
-    writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
-    result = from_numbers(d_type.name, saturates)
+    write = results(code, d_type, place, saturates)
 
     def step(registers: Registers, group: Group) -> None:
         x, y, z = (part.matrix(group.batch, registers) for part in parts)
         if scales is not None:
-            of_x, of_y = (read(registers, group) for read in scales)
-            repeats = x.shape[2] // of_x.shape[2]
-            x = x * np.repeat(of_x, repeats, axis=2)
-            y = y * np.repeat(of_y, repeats, axis=2).transpose(0, 2, 1)
-        found = combine(x, y, z)[:, place.rows, place.columns]
-        packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
+            x, y = scaled(registers, group, scales, x, y)
+        write(registers, group, combine(x, y, z))
+
+    return step
+
+
+def results(
+    code: Code, d_type: Type, place: Fragment, saturates: bool
+) -> Callable[[Registers, Group, Lanes], None]:
+    """What writes (warps, rows, columns) numbers to the first operand's fragments."""
+    targets = code.parts(code.operands[0], _register_count(d_type.width, place))
+    writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
+    pack = from_numbers(d_type.name, saturates)
+
+    def write_all(registers: Registers, group: Group, found: Lanes) -> None:
+        chosen = np.ascontiguousarray(found[:, place.rows, place.columns])
+        packed = pack(chosen.reshape(group.batch.count, -1))
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
 
-    return step
+    return write_all
+
+
+def scaled(
+    registers: Registers, group: Group, scales: tuple[Scales, Scales], x: Lanes, y: Lanes
+) -> tuple[Lanes, Lanes]:
+    """A and B times the scales of their blocks of k."""
+    of_x, of_y = (read(registers, group) for read in scales)
+    repeats = x.shape[2] // of_x.shape[2]
+    return x * np.repeat(of_x, repeats, axis=2), y * np.repeat(of_y, repeats, axis=2).transpose(0, 2, 1)
 
 
 def fused(mode: str, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
@@ -339,7 +331,7 @@ def moves(code: Code) -> tuple[int, bool]:
     """The words of `ldmatrix` and `stmatrix`: how many matrices, and whether they are transposed."""
     code.flag("sync"), code.flag("aligned")
     if not code.flag("m8n8"):
-        raise code.refuse("only .m8n8 with .b16 is supported")
+        raise code.refuse("expected .m8n8 with .b16")
     count = int(code.take("x1", "x2", "x4")[1:] or 1)
     transposes = code.flag("trans")
     code.take("shared", "shared::cta")
@@ -348,13 +340,13 @@ def moves(code: Code) -> tuple[int, bool]:
     return count, transposes
 
 
-def _row_addresses(batch: Batch, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
+def row_addresses(batch: Batch, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
     """The threads that name the rows of matrix `number`, and their addresses, for all warps: (warps * 8,)"""
     threads = (np.arange(0, batch.count, WARP)[:, None] + 8 * number + np.arange(8)[None, :]).reshape(-1)
     return threads, np.broadcast_to(at, (batch.count,))[threads]
 
 
-def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
+def only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
     """Which of these threads execute; rows of warps that do not are left alone."""
     if group.mask is None:
         return np.ones(len(threads), bool)
@@ -364,78 +356,3 @@ def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
 def shared_address(batch: Batch, at: Lanes) -> Lanes:
     """Without .shared the address is generic."""
     return spaces.shared_address(batch, at)
-
-
-@RULES.on("ldmatrix")
-def ldmatrix(code: Code) -> Step:
-    """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
-    count, transposes = moves(code)
-    at_of = address_of(code, code.operands[1])
-    writes = [code.writer(code.destination(target, B32)) for target in code.parts(code.operands[0], count)]
-    instruction = code.instruction
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        at = shared_address(batch, at_of(registers))
-        for number, write in enumerate(writes):
-            threads, rows = _row_addresses(batch, at, number)
-            live = _only_live(batch, group, threads)
-            data = np.zeros((len(threads), 8), np.uint16)
-            try:
-                check_alignment(rows[live], 16)
-                data[live] = spaces.SHARED.load(batch, threads[live], rows[live], np.uint16, 8)
-            except BadAccess as bad:
-                raise group.fault(bad, instruction, "load of a matrix row", threads[live]) from None
-            matrices = data.reshape(-1, 8, 8)
-            if transposes:
-                matrices = matrices.transpose(0, 2, 1)
-            write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
-
-    return step
-
-
-@RULES.on("stmatrix")
-def stmatrix(code: Code) -> Step:
-    """`stmatrix`: 8 x 8 matrices from the registers of a warp to shared memory."""
-    count, transposes = moves(code)
-    at_of = address_of(code, code.operands[0])
-    slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]
-    instruction = code.instruction
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        at = shared_address(batch, at_of(registers))
-        for number, slot in enumerate(slots):
-            threads, rows = _row_addresses(batch, at, number)
-            live = _only_live(batch, group, threads)
-            values = np.ascontiguousarray(np.broadcast_to(registers[slot], (batch.count,)))
-            matrices = values.view(np.uint16).reshape(-1, 8, 8)
-            if transposes:
-                matrices = matrices.transpose(0, 2, 1)
-            data = np.ascontiguousarray(matrices).reshape(-1, 8)
-            try:
-                check_alignment(rows[live], 16)
-                spaces.SHARED.store(batch, threads[live], rows[live], data[live])
-            except BadAccess as bad:
-                raise group.fault(bad, instruction, "store of a matrix row", threads[live]) from None
-
-    return step
-
-
-@RULES.on("movmatrix")
-def movmatrix(code: Code) -> Step:
-    """The transpose of an 8x8 matrix that is spread over the warp."""
-    code.flag("sync"), code.flag("aligned")
-    if not code.flag("m8n8") or not code.flag("trans"):
-        raise code.refuse("expected movmatrix.sync.aligned.m8n8.trans.b16")
-    code.type("b16")
-    code.expect(2)
-    slot = code.source(1, B32)
-    write = code.result(B32)
-
-    def step(registers: Registers, group: Group) -> None:
-        values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.batch.count,)))
-        matrices = values.view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
-        write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
-
-    return step

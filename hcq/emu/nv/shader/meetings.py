@@ -14,13 +14,25 @@ from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.types import Lanes
 
 
-def block_met(batch: Batch, lanes: Lanes) -> None:
-    """The warps of these threads are at a barrier of their blocks."""
+def block_met(batch: Batch, lanes: Lanes, expected: int = 0) -> None:
+    """The warps of these threads are at a barrier of their blocks, which counts so many threads; 0: all of them."""
     if batch.races is None:
         return
     warps = _warps_of(batch, lanes)
     for some in batch.races.apart(warps):
-        batch.races.order.barrier(some)
+        for met in _by_count(some, batch.races.order.warps, expected // WARP):
+            batch.races.order.barrier(met)
+
+
+def _by_count(warps: Lanes, per_block: int, expected: int) -> list[Lanes]:
+    """Who meets: where more warps come at once than a barrier counts, who of them meets whom is left open. Here it is
+    those whose numbers follow each other."""
+    block = warps // per_block
+    _, first, sizes = np.unique(block, return_index=True, return_counts=True)
+    if not expected or not len(warps) or sizes.max() <= expected:
+        return [warps]
+    turn = (np.arange(len(warps)) - np.repeat(first, sizes)) // expected
+    return [warps[turn == number] for number in range(int(turn.max()) + 1)]
 
 
 def cluster_met(batch: Batch, lanes: Lanes) -> None:

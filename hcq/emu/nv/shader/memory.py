@@ -10,11 +10,13 @@ Next     hcq/emu/shader/ranges.py (which mapping an address is in), spaces.py (w
 from __future__ import annotations
 
 import bisect
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcq.emu.nv.shader.device_heap import START, Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.shader.ranges import Ranges
@@ -31,6 +33,13 @@ class Memory(Protocol):
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """Write values of shape (n,) or (n, count); of equal addresses the last one stays. Raises BadAccess."""
+
+    @property
+    def heap(self) -> Heap:
+        """Of which malloc takes, mapped."""
+
+    def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
+        """The addresses of the several places that each of these names, for multimem. Raises BadAccess."""
 
 
 class Mapping:
@@ -70,6 +79,11 @@ class AddressSpace(Ranges[Mapping], Memory):
     is_plain = True
     _rows: tuple[Any, Lanes, list[Mapping]] | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._heap: Heap | None = None
+        self._multicast: list[tuple[int, int, tuple[int, ...]]] = []
+
     def rows(self) -> tuple[Lanes, list[Mapping]]:
         """What is mapped where, as compiled code reads it: start, bytes, where the host's begin from there, writable.
 
@@ -105,6 +119,44 @@ class AddressSpace(Ranges[Mapping], Memory):
         mapping = Mapping(va, flat, is_writable, name)
         self.insert(mapping)
         return mapping
+
+    @property
+    def heap(self) -> Heap:
+        if self._heap is None:
+            self._heap = self.new_heap()
+        return self._heap
+
+    def new_heap(self) -> Heap:
+        """Map a heap, at the first malloc."""
+        made = Heap()
+        self.insert(Mapping(START, made.host, True, "the heap of malloc"))
+        return made
+
+    def multicast(self, va: int, size_bytes: int, starts: Sequence[int]) -> None:
+        """Let [va, va + size_bytes) name memory at each of `starts`, for multimem alone; nothing is mapped at va.
+
+        On a GPU a multicast object does that, whose memory is that of several GPUs. Our driver makes none.
+        """
+        if not starts or va % ALIGNMENT or size_bytes <= 0:
+            raise UsageError(
+                f"multicast({va:#x}, {size_bytes}): give a multiple of {ALIGNMENT}, a size and places."
+            )
+        self._multicast.append((va, va + size_bytes, tuple(starts)))
+
+    def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
+        first = int(addresses[0])
+        for start, end, places in self._multicast:
+            if start <= first < end:
+                outside = (addresses < np.uint64(start)) | (addresses > np.uint64(end - size))
+                if outside.any():
+                    self._not_multicast(addresses, int(np.argmax(outside)))
+                return [addresses - np.uint64(start) + np.uint64(place) for place in places]
+        return self._not_multicast(addresses, 0)
+
+    def _not_multicast(self, addresses: Lanes, index: int) -> NoReturn:
+        raise BadAccess(
+            index, int(addresses[index]), "it is in no multicast object, or not in that of other threads"
+        )
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         size = np.dtype(scalar).itemsize * count

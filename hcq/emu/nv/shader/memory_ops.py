@@ -13,6 +13,7 @@ they are claimed and change nothing. Of several threads that store to one addres
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -251,33 +252,41 @@ def _threads(batch: Batch, lanes: Lanes | None) -> Lanes:
     return batch.local_row if lanes is None else batch.local_row[lanes]
 
 
-def _end_of_group(code: Code) -> Step:
-    code.expect(0)
-    select = code.select()
+class Groups(NamedTuple):
+    """What `cp.async` says of groups: wait until so many are pending (ALL: see there); None: one ends."""
 
-    def step(registers: Registers, group: Group) -> None:
+    pending: int | None
+
+
+def groups_of(code: Code) -> Groups | None:
+    """The words of `cp.async.commit_group` and of waits; None where it copies."""
+    if code.flag("commit_group"):
+        code.expect(0)
+        return Groups(None)
+    if code.flag("wait_all"):
+        code.expect(0)
+        return Groups(ALL)
+    if not code.flag("wait_group"):
+        return None
+    code.expect(1)
+    operand = code.operands[0]
+    if not isinstance(operand, Immediate) or operand.value < 0:
+        raise code.refuse("the groups that may be pending are a number from 0 on")
+    return Groups(operand.value)
+
+
+def _of_groups(code: Code, groups: Groups) -> Step:
+    select, pending = code.select(), groups.pending
+
+    def commit(registers: Registers, group: Group) -> None:
         batch = group.batch
         batch.thread_copies.commit(_threads(batch, select(registers, group)))
 
-    return step
+    def wait(registers: Registers, group: Group) -> None:
+        assert pending is not None
+        wait_for_copies(group.batch, select(registers, group), pending)
 
-
-def _wait_for_groups(code: Code, pending: int | None) -> Step:
-    """pending: None where it is the operand."""
-    if pending is None:
-        code.expect(1)
-        operand = code.operands[0]
-        if not isinstance(operand, Immediate) or operand.value < 0:
-            raise code.refuse("the groups that may be pending are a number from 0 on")
-        pending = operand.value
-    else:
-        code.expect(0)
-    count, select = pending, code.select()
-
-    def step(registers: Registers, group: Group) -> None:
-        wait_for_copies(group.batch, select(registers, group), count)
-
-    return step
+    return commit if pending is None else wait
 
 
 def wait_for_copies(batch: Batch, lanes: Lanes | None, pending: int = ALL) -> None:
@@ -285,26 +294,38 @@ def wait_for_copies(batch: Batch, lanes: Lanes | None, pending: int = ALL) -> No
     batch.thread_copies.wait(_threads(batch, lanes), pending)
 
 
-def copy_async(code: Code) -> Step:
-    """cp.async: global memory is read at once, and shared memory has it when the thread waits for it."""
-    if code.flag("commit_group"):
-        return _end_of_group(code)
-    if code.flag("wait_all"):
-        return _wait_for_groups(code, ALL)
-    if code.flag("wait_group"):
-        return _wait_for_groups(code, None)
+class AsyncCopy(NamedTuple):
+    """What `cp.async` copies. limit: the slot of how many bytes are really read, the rest is zero; None: all."""
+
+    to: Callable[[Registers], Lanes]
+    source: Callable[[Registers], Lanes]
+    size: int
+    limit: int | None
+
+
+def async_copy_of(code: Code) -> AsyncCopy:
+    """The words of a `cp.async`, behind its name. Raises PtxError."""
     has_policy = claim_hints(code)
     if not code.take("shared", "shared::cta", "shared::cluster") or not code.flag("global"):
         raise code.refuse("expected cp.async.ca.shared.global [to], [from], bytes")
     code.expect(*((4, 5) if has_policy else (3, 4)))
     to, source = address_of(code, code.operands[0]), address_of(code, code.operands[1])
     u32 = TYPES["u32"]
-    size_slot = code.source(2, u32)
-    size = int(code.lowering.decoded.first[size_slot][0])
+    size = int(code.lowering.decoded.first[code.source(2, u32)][0])
     if size not in (4, 8, 16):
         raise code.refuse(f"cp.async copies 4, 8 or 16 bytes, not {size}")
     has_limit = len(code.operands) == (5 if has_policy else 4)
-    limit = code.source(3, u32) if has_limit else size_slot  # bytes really read; the rest is zero
+    return AsyncCopy(to, source, size, code.source(3, u32) if has_limit else None)
+
+
+def copy_async(code: Code) -> Step:
+    """cp.async: global memory is read at once, and shared memory has it when the thread waits for it."""
+    groups = groups_of(code)
+    if groups is not None:
+        return _of_groups(code, groups)
+    to, source, size, limit = async_copy_of(code)
+    if limit is None:
+        limit = code.lowering.constant(size, np.uint32)
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:

@@ -16,6 +16,7 @@ from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.copies import Copies, Work
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory
@@ -106,6 +107,13 @@ class Watched:
 
     def __init__(self, memory: Memory, watch: MemoryChecks) -> None:
         self.memory, self.watch = memory, watch
+        self.places_of = memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""

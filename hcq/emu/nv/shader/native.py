@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from hcq.emu.compiled import accesses
-from hcq.emu.nv.shader import native_ahead, native_jobs
+from hcq.emu.nv.shader import native_ahead, native_jobs, native_queues
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
@@ -83,7 +83,6 @@ class Native:
         self.local: Any = None
         self.ranges: Any = None
         self.held: Any = None
-        self.sites: dict[int, Any] = {}  # by Compiled
 
     def _arrange(self) -> None:
         """Tables of all threads, when compiled code runs first."""
@@ -91,9 +90,10 @@ class Native:
         self.warps = -(-batch.count // WARP)
         self.tables = Tables.of(self.warps)
         self.table, self.pcs = self.tables.table, self.tables.pcs
-        self.locals, self.lives = self.tables.locals, self.tables.lives
+        self.locals = self.tables.locals
         if batch.shared_bytes:
             np.add(batch.shared_start, batch.shared.ctypes.data, out=self.tables.starts[: batch.count])
+        self.seen_live: Lanes = None
 
     # -- what there is
 
@@ -193,20 +193,21 @@ class Native:
         if not self._prepare(path, compiled, state):
             return None
         count = self.machine.batch.count
-        self.pcs[:] = NOWHERE
         if path.mask is None:
-            self.pcs[:count] = node
+            self.pcs[:count], self.pcs[count:] = node, NOWHERE
         else:
+            self.pcs[:] = NOWHERE
             self.pcs[:count][path.mask] = node
-        codes = self._go_on(path, compiled)
+        codes = self._go_on(path, compiled, state)
+        if compiled.facts.has_copies:
+            native_queues.give(self.tables.queues, self.machine.batch)
         state.stale |= compiled.facts.written
         return self._part(path, compiled, codes)
 
-    def _go_on(self, path: Path, compiled: Compiled) -> Any:
+    def _go_on(self, path: Path, compiled: Compiled, state: State) -> Any:
         """Run until all threads have left, or others have to run."""
         machine, batch = self.machine, self.machine.batch
-        sites = self.sites[id(compiled)]
-        jobs = native_jobs.jobs(compiled, self.table, sites, self.warps, path.mask is None)
+        jobs = native_jobs.jobs(compiled, self.table, state.sites, self.warps, path.mask is None)
         codes = self.pcs[: batch.count]
         alone = len(machine.runnable) == 1 and path.region.parent is None
         while True:
@@ -239,24 +240,30 @@ class Native:
         if any(len(registers[slot]) != 1 for slot in facts.numbers):
             return False
         numbers = np.array([int(registers[slot][0]) for slot in facts.numbers] or [0], np.uint64)
+        copying = self._take_copies(facts)
+        if copying is None:
+            return False
         state.push(registers)
-        self._look_at_memory(compiled)
+        self._look_at_memory(compiled, state)
         if self.local is not batch.local:
             self.local = batch.local
             if batch.local_bytes:
                 self.locals[: batch.count] = batch.local_row * batch.local_bytes + batch.local.ctypes.data
-        self.lives[: -(-batch.count // 8)] = np.packbits(machine.live, bitorder="little")
+        if machine.live is not self.seen_live:
+            self.seen_live = machine.live
+            self.tables.say_live(machine.live)
         self.numbers = numbers
+        addresses = self.tables.addresses
         per_block = batch.numbers.width // WARP if self.key[0] and activation.caller is None else 0
         end = Point(len(activation.decoded.blocks), 0)
         ended = facts.exits.index(end) + EXIT if activation.caller is None and end in facts.exits else -1
         for name, value in (
-            ("file", state.file.ctypes.data),
-            ("pcs", self.pcs.ctypes.data),
-            ("lives", self.lives.ctypes.data),
+            ("file", state.address),
+            ("pcs", addresses.pcs),
+            ("lives", addresses.lives),
             ("numbers", numbers.ctypes.data),
-            ("allstarts", self.tables.starts.ctypes.data),
-            ("alllocals", self.locals.ctypes.data),
+            ("allstarts", addresses.starts),
+            ("alllocals", addresses.locals),
             ("sharedsize", batch.shared_bytes),
             ("storedsize", 0 if batch.thread_copies.are_under_way else batch.shared_bytes),
             ("localsize", batch.local_bytes),
@@ -266,19 +273,27 @@ class Native:
             ("ended", ended),
             ("perblock", per_block or self.warps),
             ("meets", bool(per_block)),
+            ("queues", self.tables.queues.ctypes.data if facts.has_copies else 0),
+            ("allended", batch.thread_copies.ended.ctypes.data if facts.has_copies else 0),
+            ("copying", copying),
         ):
             table[PLACES[name]] = value
-        table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = state.ranges_address, len(self.ranges)
         return True
 
-    def _look_at_memory(self, compiled: Compiled) -> None:
-        """What is mapped where, as a table."""
-        ranges, held = self.memory.rows()
-        if ranges is not self.ranges:
-            self.ranges, self.held = ranges, held
-            self.sites.clear()
-        if id(compiled) not in self.sites:
-            self.sites[id(compiled)] = np.zeros((max(1, compiled.facts.sites), accesses.SITE_WORDS), np.int64)
+    def _take_copies(self, facts: Facts) -> int | None:
+        """How many copies of warps are under way in queues; None where they cannot be there."""
+        batch = self.machine.batch
+        if not facts.has_copies or not batch.thread_copies.are_under_way:
+            return 0
+        return native_queues.take(self.tables.queues, batch)
+
+    def _look_at_memory(self, compiled: Compiled, state: State) -> None:
+        """What is mapped where, as a table; the ranges that accesses found there stay with the registers."""
+        self.ranges, self.held = self.memory.rows()
+        if state.ranges is not self.ranges:
+            state.ranges, state.ranges_address = self.ranges, self.ranges.ctypes.data
+            state.sites = np.zeros((max(1, compiled.facts.sites), accesses.SITE_WORDS), np.int64)
 
     def _part(self, path: Path, compiled: Compiled, codes: Any) -> int:
         """Threads go on where they have left: together, or as paths of their own."""
@@ -313,4 +328,5 @@ class Native:
 
     def _place(self, path: Path, code: int, point: Point, facts: Facts) -> None:
         path.pc, path.step = point.block, point.step
-        path.is_left = code >= len(facts.entries) and point in facts.troubles
+        is_trouble = code >= len(facts.entries) and point in facts.troubles
+        path.is_left = is_trouble and code - EXIT not in facts.gathers

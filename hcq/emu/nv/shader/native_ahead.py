@@ -7,8 +7,8 @@ Next     native.py (runs it), native_kept.py (the disk), native_text.py (the cod
 
 A function is compiled once it has taken the interpreter, by estimate, as long as compiling it would take, or the next
 launch will. Code that is on disk is taken much earlier. Kernels that are looked at while they run (counters, races,
-debuggers), that run under a schedule, as clusters of several blocks or wait for mbarriers, and memory that is behind
-emulated caches or of other processes, are always the interpreter's.
+debuggers), that run under a schedule or as clusters of several blocks, and memory that is behind emulated caches or of
+other processes, are always the interpreter's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def may_run(program: Program, launch: Launch) -> bool:
         return False
     if prod(launch.cluster) > 1:  # their blocks meet, and reach into one another's shared memory
         return False
-    return program.entry.lowering is not None and not program.waits
+    return program.entry.lowering is not None
 
 
 def is_eager() -> bool:
@@ -69,8 +69,9 @@ def look_ahead(program: Program, launch: Launch, blocks: int, at_once: int) -> i
     known = key in entry.native
     expected = 0.0 if known else _expected_ns(entry, width * min(at_once, blocks), -(-blocks // at_once))
     _, found = code_of(entry, key, expected, is_eager())
-    if found is None or found.facts.why_not or launch.shared_bytes:
-        return at_once
+    facts = None if found is None else found.facts
+    if facts is None or facts.why_not or facts.gathers or launch.shared_bytes:
+        return at_once  # where floats are summed, it is in the order of the interpreter's batches
     return max(at_once, LANES // width)
 
 

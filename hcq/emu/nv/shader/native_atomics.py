@@ -1,11 +1,12 @@
-"""Atomics of integers in compiled PTX: threads of a warp one after the other, in the order of their numbers.
+"""Atomics in compiled PTX: threads of a warp one after the other, in the order of their numbers.
 
 In       an `atom` or `red`, registers in symbols
 Out      lines that carry it out, or leave off before it; the text of the functions that they call
 Changes  the writer
 Next     native_memory.py (addresses), native_text.py (who asks), atomic_ops.py (what the interpreter does)
 
-Sums of floats depend on the order in which warps come, so the interpreter makes them.
+Sums of floats depend on the order in which threads come. Theirs is that of the interpreter: all threads of a path stop
+before the sum, as they would there, and go on together (`gathers`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.memory_ops import address_of, claim_hints, space_of, take_space, vector_of
 from hcq.emu.nv.shader.native_memory import Access, deliver
 from hcq.emu.nv.shader.native_moves import AT, loop, result_of, returned, spread
-from hcq.emu.nv.shader.syntax import Discard
+from hcq.emu.nv.shader.syntax import Discard, Instruction
 from hcq.emu.nv.shader.types import TYPES
 
 # what becomes of %old, with %x and, of cas, %y
@@ -49,13 +50,20 @@ NEW = {
         "%shrunk = sub {kind} %old, 1",
         "%new = select i1 %is, {kind} %x, {kind} %shrunk",
     ],
+    "fadd": [
+        "%of = bitcast {kind} %old to {float}",
+        "%xf = bitcast {kind} %x to {float}",
+        "%sum = fadd {float} %of, %xf",
+        "%new = bitcast {float} %sum to {kind}",
+    ],
 }
 
 
 def _function(name: str, bits: int) -> str:
     """The text of a function: all addresses are checked, then each thread that is on has its turn."""
     kind, row = f"i{bits}", f"<{WARP} x i{bits}>"
-    change = [f"  {line.format(kind=kind)}" for line in NEW[name]]
+    names = {"kind": kind, "float": "float" if bits == 32 else "double"}
+    change = [f"  {line.format(**names)}" for line in NEW[name]]
     body = [
         f"  %xp = getelementptr {kind}, ptr %xs, i32 %n",
         f"  %x = load {kind}, ptr %xp",
@@ -93,15 +101,26 @@ def _function(name: str, bits: int) -> str:
 FUNCTIONS = {f"@rmw_{name}{bits}": _function(name, bits) for name in NEW for bits in (32, 64)}
 
 
+def gathers(instruction: Instruction) -> bool:
+    """Whether it is a sum of floats."""
+    words = instruction.modifiers
+    return (
+        instruction.opcode in ("atom", "red") and "add" in words and bool({"f32", "f64"}.intersection(words))
+    )
+
+
 def atomic(code: Code, access: Access) -> None:
-    """`atom` and `red` of integers. Raises NotTraced for others."""
+    """`atom` and `red` of integers, and sums of floats. Raises NotTraced for others."""
     has_policy = claim_hints(code)
     name = take_space(code)
     what = code.take(*OPERATIONS)
     count, type_ = vector_of(code), code.type(*TYPES)
     is_bits = what in ("exch", "cas", "and", "or", "xor")
-    if count > 1 or type_.size_bytes not in (4, 8) or (type_.is_float and not is_bits) or type_.packed > 1:
-        raise NotTraced("an atomic of floats, or of other than 32 or 64 bits")
+    is_sum = what == "add" and type_.name in ("f32", "f64")
+    if count > 1 or type_.size_bytes not in (4, 8) or type_.packed > 1:
+        raise NotTraced("an atomic of other than 32 or 64 bits")
+    if type_.is_float and not is_bits and not is_sum:
+        raise NotTraced("an atomic of floats that is no sum")
     operands = code.operands if code.instruction.opcode == "atom" else [Discard(), *code.operands]
     operands = operands[:-1] if has_policy else operands
     where, at_of = space_of(code, name, operands[1]), address_of(code, operands[1])
@@ -115,7 +134,7 @@ def atomic(code: Code, access: Access) -> None:
 
     x = value(operands[2])
     y = value(operands[3]) if what == "cas" else x
-    sign = ("s" if type_.kind == "s" else "u") if what in ("min", "max") else ""
+    sign = ("s" if type_.kind == "s" else "u") if what in ("min", "max") else "f" if is_sum else ""
     place = access.place(where, at_of(registers), type_.size_bytes, is_write=True)  # type: ignore[arg-type]
     row, result = f"<{WARP} x i{bits}>", result_of(bits, 1)
     function = f"@rmw_{sign}{what}{bits}"

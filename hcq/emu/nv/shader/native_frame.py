@@ -5,7 +5,8 @@ Out      the text of a module with a function `run`
 Next     native_text.py (nodes), native_order.py (what it is passed), hcq/emu/compiled/assemble.py (machine code)
 
 Warps of a block run one after the other until none can go on. Where all threads of the block that have not ended stand
-at one barrier, they go on behind it, and the block runs again; else the next block does.
+at one barrier, or four warps at one product of a warpgroup, they go on behind it, and the block runs again; else the
+next block does.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from hcq.emu.compiled.writer import declarations
 from hcq.emu.nv.shader import native_library, native_warps
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_order import EXIT, FIELDS, PLACES
+from hcq.emu.nv.shader.native_queues import QUEUE_BYTES
 
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.native_text import Text
 
 
 class Meet(NamedTuple):
-    """A barrier's way out: the node behind it, and its block if a path may end there, else -1."""
+    """A way out where others are awaited: the node behind it, and its block if a path may end there, else -1.
+
+    product   the function that is called when four warps have come; "" for a barrier of a block
+    """
 
     node: int
     rejoins: int
+    product: str = ""
 
 
-def _meeting(meets: dict[int, Meet]) -> list[str]:
-    """Lines: a block has run as far as it goes; do all stand at one barrier?"""
+def _meeting(meets: dict[int, Meet], own_bytes: int) -> list[str]:
+    """Lines: a block has run as far as it goes; do all stand at one barrier, or four warps at one product?"""
     if not meets:
         return ["met:", "  br label %next"]
-    cases = " ".join(f"i32 {EXIT + number}, label %meet{number}" for number in meets)
+    barriers = {number: meet for number, meet in meets.items() if not meet.product}
+    products = {number: meet for number, meet in meets.items() if meet.product}
+    cases = " ".join(f"i32 {EXIT + number}, label %meet{number}" for number in barriers)
     lines = [
         "met:",
         "  %whole = icmp eq i64 %meets, 0",
@@ -42,9 +50,9 @@ def _meeting(meets: dict[int, Meet]) -> list[str]:
         "  br i1 %no, label %next, label %ask",
         "ask:",
         "  %at = call i32 @gathered(ptr %pcs, ptr %lives, i64 %first_warp, i64 %until, i64 %ended)",
-        f"  switch i32 %at, label %next [ {cases} ]",
+        f"  switch i32 %at, label %{'groups' if products else 'next'} [ {cases} ]",
     ]
-    for number, meet in meets.items():
+    for number, meet in barriers.items():
         lines += [
             f"meet{number}:",
             f"  %rejoins{number} = icmp eq i64 %rejoin, {meet.rejoins if meet.rejoins >= 0 else (1 << 62)}",
@@ -53,7 +61,62 @@ def _meeting(meets: dict[int, Meet]) -> list[str]:
             f"  call void @let_go(ptr %pcs, i64 %first_warp, i64 %until, i32 {EXIT + number}, i32 {meet.node})",
             "  br label %round",
         ]
-    return lines
+    return lines + _products(products, own_bytes) if products else lines
+
+
+def _of_copies(text: Text) -> list[str]:
+    """Lines: the queue of a warp's copies, and how many groups of them its threads have ended."""
+    if not text.layout.has_copies:
+        return []
+    return [
+        f"  %queueat = mul i64 %number, {QUEUE_BYTES}",
+        "  %queue = getelementptr i8, ptr %queues, i64 %queueat",
+        f"  %endings = getelementptr [{WARP} x i64], ptr %allended, i64 %number",
+    ]
+
+
+def _products(meets: dict[int, Meet], own_bytes: int) -> list[str]:
+    """Lines: warpgroup after warpgroup of a block, those that are at a product carry it out and go on."""
+    cases = " ".join(f"i32 {EXIT + number}, label %group{number}" for number in meets)
+    returns = " ".join(f"[true, %passed{number}]," for number in meets)
+    lines = [
+        "groups:",
+        "  br label %group",
+        "group:",
+        "  %g = phi i64 [%first_warp, %groups], [%g4, %gnext]",
+        "  %went = phi i1 [false, %groups], [%goes, %gnext]",
+        "  %g4 = add i64 %g, 4",
+        "  %gfits = icmp ule i64 %g4, %until",
+        "  br i1 %gfits, label %gask, label %gend",
+        "gask:",
+        f"  %gown = mul i64 %g, {own_bytes}",
+        "  %gfile = getelementptr i8, ptr %file, i64 %gown",
+        f"  %gstartp = getelementptr [{WARP} x i64], ptr %allstarts, i64 %g",
+        "  %gstart = load i64, ptr %gstartp",
+        "  %gshared = inttoptr i64 %gstart to ptr",
+        "  %gat = call i32 @of_group(ptr %pcs, i64 %g)",
+        f"  switch i32 %gat, label %gstays [ {cases} ]",
+        "gstays:",
+        "  br label %gnext",
+    ]
+    for number, meet in meets.items():
+        arguments = f"ptr %gfile, i64 {own_bytes}, ptr %gshared, i64 %sharedsize"
+        lines += [
+            f"group{number}:",
+            f"  %made{number} = call i1 @{meet.product}({arguments})",
+            f"  br i1 %made{number}, label %passed{number}, label %gstays",
+            f"passed{number}:",
+            f"  call void @let_go(ptr %pcs, i64 %g, i64 %g4, i32 {EXIT + number}, i32 {meet.node})",
+            "  br label %gnext",
+        ]
+    return [
+        *lines,
+        "gnext:",
+        f"  %goes = phi i1 {returns} [%went, %gstays]",
+        "  br label %group",
+        "gend:",
+        "  br i1 %went, label %round, label %next",
+    ]
 
 
 def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
@@ -67,13 +130,14 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             f"  %p_{name} = getelementptr i64, ptr %table, i64 {place}",
             f"  %{name} = load {kind}, ptr %p_{name}",
         ]
-    text.libraries = native_library.used(whole)
     helpers = "\n".join(text.helpers).splitlines()
+    text.libraries = native_library.used("\n".join((whole, *helpers)))
     own = [*HELPERS.splitlines(), *helpers]
     declared = {line for line in own if line.startswith("declare")} | declarations([*body, *helpers])
     declared |= {line for line in native_warps.DECLARED if line.partition("@")[2].partition("(")[0] in whole}
     declared |= set(native_library.declarations(text.libraries))
-    defined = [line for line in own if not line.startswith("declare")]
+    defined = list(dict.fromkeys(line for line in own if line.startswith("@")))  # constants that several have
+    defined += [line for line in own if not line.startswith(("declare", "@"))]
     kind = f"<{WARP} x i32>"
     bytes_ = max(64, text.layout.size_bytes)
     made = "\n".join(
@@ -110,6 +174,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             "  %live = load i32, ptr %livep",
             f"  %starts = getelementptr [{WARP} x i64], ptr %allstarts, i64 %number",
             f"  %locals = getelementptr [{WARP} x i64], ptr %alllocals, i64 %number",
+            *_of_copies(text),
             "  store i64 %most, ptr %fuel",
             "  br label %meet",
             "meet:",
@@ -147,7 +212,7 @@ def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
             "  %sofar = add i64 %sum, %longer",
             "  store i64 %sofar, ptr %total",
             "  br label %met",
-            *_meeting(meets),
+            *_meeting(meets, bytes_),
             "next:",
             "  %most_so_far = load i64, ptr %p_executed",
             "  %is_most = icmp ugt i64 %sofar, %most_so_far",

@@ -67,6 +67,8 @@ def load(decoded: Decoded, key: Any) -> Compiled | None:
         known["why_not"],
         known["spreads"],
         known["libraries"],
+        known["has_copies"],
+        known["gathers"],
     )
     return Compiled(decoded, facts, code)
 

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Mapping
 
 from hcq.emu.compiled import accesses, assemble
-from hcq.emu.nv.shader import native_atomics, native_memory
+from hcq.emu.nv.shader import native_atomics, native_copies, native_memory, native_tiles
 from hcq.emu.nv.shader.lane_numbers import WARP
 
 BASE = "base"
 PREFIX = "hcq_ptx_"
-EXPORTED = ("seek", "gone", "gathered", "let_go")
-PARTS = {
+EXPORTED = ("seek", "gone", "gathered", "let_go", "of_group")
+# by "@name", of the function that others call: its text, or what makes it
+PARTS: Mapping[str, str | Callable[[], str]] = {
     **native_memory.SOMETIMES,
     **native_atomics.FUNCTIONS,
-}  # by "@name", of the function that others call
+    **native_tiles.FUNCTIONS,
+    **native_copies.FUNCTIONS,
+}
 
 
 def used(text: str) -> list[str]:
@@ -37,7 +41,9 @@ def _exported(name: str) -> tuple[str, ...]:
 @functools.cache
 def _module(name: str) -> str:
     """The text of a module, whose functions have names that nobody else uses."""
-    text = _BASE if name == BASE else f"{PARTS[name]}\n{ATTRIBUTES}"
+    part = _BASE if name == BASE else PARTS[name]
+    text = part if isinstance(part, str) else part()
+    text = text if name == BASE else f"{text}\n{ATTRIBUTES}"
     for one in _exported(name):
         text = re.sub(rf"define internal (.*)@{one}\(", rf"define \1@{PREFIX}{one}(", text)
     lines = text.splitlines()
@@ -117,6 +123,33 @@ loop:
 end:
   %one = icmp eq i32 %low2, %high2
   %result = select i1 %one, i32 %low2, i32 -1
+  ret i32 %result
+}}
+
+; where all threads of four warps are: one number, or -1
+define internal i32 @of_group(ptr %pcs, i64 %begin) noinline #0 {{
+  %p0 = getelementptr [{WARP} x i32], ptr %pcs, i64 %begin
+  %a = load <{WARP} x i32>, ptr %p0, align 64
+  %p1 = getelementptr i8, ptr %p0, i64 {4 * WARP}
+  %b = load <{WARP} x i32>, ptr %p1, align 64
+  %p2 = getelementptr i8, ptr %p0, i64 {8 * WARP}
+  %c = load <{WARP} x i32>, ptr %p2, align 64
+  %p3 = getelementptr i8, ptr %p0, i64 {12 * WARP}
+  %d = load <{WARP} x i32>, ptr %p3, align 64
+  %first = extractelement <{WARP} x i32> %a, i64 0
+  %oi = insertelement <{WARP} x i32> poison, i32 %first, i64 0
+  %o = shufflevector <{WARP} x i32> %oi, <{WARP} x i32> poison, <{WARP} x i32> zeroinitializer
+  %ax = xor <{WARP} x i32> %a, %o
+  %bx = xor <{WARP} x i32> %b, %o
+  %cx = xor <{WARP} x i32> %c, %o
+  %dx = xor <{WARP} x i32> %d, %o
+  %ab = or <{WARP} x i32> %ax, %bx
+  %cd = or <{WARP} x i32> %cx, %dx
+  %all = or <{WARP} x i32> %ab, %cd
+  %differ = icmp ne <{WARP} x i32> %all, zeroinitializer
+  %bits = bitcast <{WARP} x i1> %differ to i32
+  %same = icmp eq i32 %bits, 0
+  %result = select i1 %same, i32 %first, i32 -1
   ret i32 %result
 }}
 

@@ -165,8 +165,7 @@ class Access:
             return Place(text, start, limit, delta, site, self._again)
         if size > spaces.MOST_BYTES:
             raise NotTraced("an access of more than 16 bytes to memory that is not global")
-        # None for stores while copies of threads to shared memory are under way: who wins is the interpreter's
-        shared = "%storedsize" if is_write else "%sharedsize"
+        shared = self._shared_size(is_write)
         if where is spaces.SHARED:
             if self.registers.layout.is_aligned:
                 begin = w.say("load i64, ptr %starts", False)
@@ -177,6 +176,14 @@ class Access:
         if is_generic:
             return self._generic(text, shared, size)
         raise NotTraced("parameters of each thread")
+
+    def _shared_size(self, is_write: bool) -> str:
+        """None for stores while copies of threads to shared memory are under way: who wins is the interpreter's."""
+        w = self.w
+        if not is_write or not self.registers.layout.has_copies:
+            return "%storedsize" if is_write else "%sharedsize"
+        some = w.say(f"icmp ne i64 {w.say('load i64, ptr %p_copying', False)}, 0", False)
+        return w.say(f"select i1 {some}, i64 0, i64 %storedsize", False)
 
     def _own(self, at: str, limit: str, starts: str, size: int) -> Place:
         """Addresses in a stretch that each thread has for itself."""

@@ -23,7 +23,7 @@ FIELDS = (
     ("count", "i64"), ("file", "ptr"), ("pcs", "ptr"), ("lives", "ptr"), ("numbers", "ptr"), ("allstarts", "ptr"),
     ("alllocals", "ptr"), ("sharedsize", "i64"), ("storedsize", "i64"), ("localsize", "i64"), ("params", "ptr"),
     ("parambytes", "i64"), ("most", "i64"), ("rejoin", "i64"), ("ended", "i64"), ("executed", "i64"),
-    ("perblock", "i64"), ("meets", "i64"), ("begin", "i64"),
+    ("perblock", "i64"), ("meets", "i64"), ("begin", "i64"), ("queues", "ptr"), ("allended", "ptr"), ("copying", "i64"),
 )  # fmt: skip
 PLACES = {name: accesses.TABLE_WORDS + number for number, (name, _) in enumerate(FIELDS)}
 TABLE_WORDS = accesses.TABLE_WORDS + len(FIELDS)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hcq.emu.compiled import assemble
+from hcq.emu.nv.shader import native_queues
 from hcq.emu.nv.shader.decode import Decoded, Registers
 from hcq.emu.nv.shader.lane_numbers import WARP
 from hcq.emu.nv.shader.native_order import TABLE_WORDS, Point
@@ -37,6 +38,8 @@ class Facts(NamedTuple):
     why_not     names of instructions that are left to the interpreter, and why
     spreads     nobody can see the order of its blocks
     libraries   names of modules that it needs
+    has_copies  by threads
+    gathers     numbers of ways out behind which all threads of a path go on at once, as compiled code
     """
 
     entries: dict[Point, int]
@@ -51,6 +54,8 @@ class Facts(NamedTuple):
     why_not: dict[str, str]
     spreads: bool
     libraries: list[str]
+    has_copies: bool
+    gathers: list[int]
 
 
 class Compiled:
@@ -83,6 +88,11 @@ class State:
         self.compiled, self.count, self.warps = compiled, 0, warps
         self.size = max(64, compiled.facts.size_bytes)
         self.file = _aligned(warps * self.size, np.uint8).reshape(warps, self.size)
+        self.address = self.file.ctypes.data
+        # the table of memory that `sites` was made for, in which accesses keep where they were last time
+        self.ranges: Any = None
+        self.ranges_address = 0
+        self.sites: Any = None
         self.seen = list(compiled.first)  # by place: the array that the file has the same numbers as
         self.stale: set[int] = set()  # slots that only the file is right about
         self.views: dict[int, Any] = {}
@@ -144,6 +154,15 @@ class State:
             self.stale.discard(slot)
 
 
+class Addresses(NamedTuple):
+    """Where Tables have what."""
+
+    pcs: int
+    starts: int
+    locals: int
+    lives: int
+
+
 class Tables:
     """Of the threads of so many warps: where each is, and where its shared and its local memory begin."""
 
@@ -156,6 +175,11 @@ class Tables:
         self.starts = _aligned(warps * WARP, np.int64)
         self.locals = _aligned(warps * WARP, np.int64)
         self.lives = _aligned(warps * WARP // 8, np.uint8)
+        self._queues: Any = None
+        self._live: Any = None  # what `lives` says
+        self.addresses = Addresses(
+            *(one.ctypes.data for one in (self.pcs, self.starts, self.locals, self.lives))
+        )
 
     @classmethod
     def of(cls, warps: int) -> Tables:
@@ -167,8 +191,25 @@ class Tables:
                     return one
         return cls(warps)
 
+    @property
+    def queues(self) -> Any:
+        """Of copies by threads, of each warp; their memory is taken where something is written."""
+        if self._queues is None:
+            self._queues = _aligned(self.warps * native_queues.QUEUE_BYTES, np.uint8).view(
+                native_queues.QUEUE
+            )
+        return self._queues
+
+    def say_live(self, live: Any) -> None:
+        """Which threads have not ended."""
+        if live is not self._live:
+            self._live = live
+            self.lives[: -(-len(live) // 8)] = np.packbits(live, bitorder="little")
+
     def give_back(self) -> None:
         """The batch is over."""
+        if self._queues is not None:
+            native_queues.forget(self._queues)
         self._free.append(self)
         del self._free[:-MOST_TABLES]
 

@@ -23,7 +23,15 @@ import numpy as np
 
 from hcq.emu.compiled.straight import StraightWriter
 from hcq.emu.compiled.symbols import NotTraced
-from hcq.emu.nv.shader import native_atomics, native_frame, native_memory, native_products, native_warps
+from hcq.emu.nv.shader import (
+    native_atomics,
+    native_copies,
+    native_frame,
+    native_memory,
+    native_products,
+    native_warpgroups,
+    native_warps,
+)
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock
 from hcq.emu.nv.shader.errors import KernelFault
@@ -47,7 +55,9 @@ MEMORY: dict[str, Callable[[Code, Access], str | None]] = {
     "mma": native_products.mma,
     "ldmatrix": native_products.ldmatrix,
     "redux": native_warps.redux,
+    "cp": native_copies.copy,
 }
+CHANGES = ("st", "atom", "red", "cp")  # of these: what is done is not done again
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, KernelFault, UsageError)
 
@@ -70,6 +80,9 @@ class Text:
     helpers: dict[str, None] = field(default_factory=dict)  # functions that are called
     libraries: list[str] = field(default_factory=list)  # modules that it needs
     has_arrivals: bool = False  # at barriers, of threads that do not wait
+    gathers: list[int] = field(
+        default_factory=list
+    )  # ways out behind which all threads of a path go on at once
 
     def facts(self) -> Facts:
         """What is kept besides the code."""
@@ -87,6 +100,8 @@ class Text:
             self.why_not,
             self.spreads,
             self.libraries,
+            layout.has_copies,
+            self.gathers,
         )
 
 
@@ -107,6 +122,20 @@ class Translator:
         self.meets: dict[int, Meet] = {}
         self.here = self.safe = Point(0, 0)
         self.once = self._written_once()
+        self.idle = self._idle()
+        self.products: set[int] = set()  # blocks that begin with the product of a warpgroup
+
+    def _idle(self) -> set[int]:
+        """Blocks without steps behind waits for mbarriers: the interpreter runs, and counts, rounds without any."""
+        blocks = self.decoded.blocks
+        rest = [number for block in blocks if block.waits for number in block.next]
+        found: set[int] = set()
+        while rest:
+            number = rest.pop()
+            if number < len(blocks) and number not in found and not blocks[number].steps:
+                found.add(number)
+                rest += blocks[number].next
+        return found
 
     def translate(self) -> Text:
         """The whole function."""
@@ -129,6 +158,7 @@ class Translator:
         self.meets.clear()
         text.exits.clear()
         text.troubles.clear()
+        text.gathers.clear()
         lines: list[str] = []
         # the first block says which registers are one number for all
         for point in sorted(points):
@@ -142,7 +172,8 @@ class Translator:
         self.can = [self._traced(block) for block in self.decoded.blocks]
         found = True
         for block, source, can in zip(self.decoded.blocks, self.sources, self.can):
-            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(can))
+            made = [True, *can[1:]] if source.number in self.products else can
+            found &= all(one or source.body[step].opcode != opcode for step, one in enumerate(made))
             if source.end is not None and source.end.opcode == opcode:
                 found &= self._end_is_compiled(block) or opcode in ("ret", "exit")
         return found
@@ -166,11 +197,27 @@ class Translator:
     def _traced(self, block: DecodedBlock) -> list[bool]:
         """Which steps of a block can be compiled: each is tried."""
         assert block.source is not None
-        if block.retry is not None or block.needs_warpgroup or block.waits:
+        is_refused = block.retry is not None or block.waits
+        if is_refused or (block.needs_warpgroup and not self._is_product(block)):
             for instruction in block.source.body:
-                self.text.why_not[_name(instruction)] = "loops that retry, warpgroups, waits"
+                self.text.why_not.setdefault(_name(instruction), "loops that retry, warpgroups, waits")
             return [False] * len(block.steps)
-        return [self._is_traced(block, number) for number in range(len(block.steps))]
+        first = [False] if block.needs_warpgroup else []
+        return first + [self._is_traced(block, number) for number in range(len(first), len(block.steps))]
+
+    def _is_product(self, block: DecodedBlock) -> bool:
+        """Whether the product of a warpgroup that a block begins with can be compiled, where four warps meet."""
+        assert block.source is not None
+        instruction = block.source.body[0]
+        if not self.text.layout.is_aligned:
+            return False
+        try:
+            native_warpgroups.product(Code(self.lowering, instruction), self.text.layout, "product")
+        except FAILURES as problem:
+            self.text.why_not[_name(instruction)] = str(problem)
+            return False
+        self.products.add(block.source.number)
+        return True
 
     def _is_traced(self, block: DecodedBlock, number: int) -> bool:
         assert block.source is not None
@@ -186,8 +233,11 @@ class Translator:
     def _points(self, number: int) -> list[Point]:
         """Where threads can enter a block."""
         can, block = self.can[number], self.decoded.blocks[number]
-        found, begin = [], 0
-        for step in range(len(can) + 1):
+        if number in self.idle:
+            return []
+        begin = int(number in self.products)
+        found = [Point(number, 0), Point(number, 1)] if begin else []  # before a product, and behind it
+        for step in range(begin, len(can) + 1):
             if step < len(can) and can[step]:
                 continue
             is_end = step == len(can) and self._end_is_compiled(block)
@@ -196,13 +246,20 @@ class Translator:
             elif is_end and begin < step:
                 found.append(Point(number, begin))
             begin = step + 1
-        return found
+        found += [Point(number, step) for step, one in enumerate(can) if one and self._gathers(number, step)]
+        return sorted(set(found))
+
+    def _gathers(self, number: int, step: int) -> bool:
+        """Whether all threads of a path stop before a step, and go on together."""
+        body = self.sources[number].body
+        return step < len(body) and native_atomics.gathers(body[step])
 
     def _end_is_compiled(self, block: DecodedBlock) -> bool:
-        if block.retry is not None or block.needs_warpgroup or block.waits:
-            return False
         source = block.source
         assert source is not None
+        is_product = source.number in self.products
+        if block.retry is not None or block.waits or (block.needs_warpgroup and not is_product):
+            return False
         if block.end is None or source.skip_guard is not None:
             return True
         end = source.end
@@ -233,6 +290,8 @@ class Translator:
         if not point.step:
             left = w.say("load i64, ptr %fuel", False)
             w.lines.append(f"store i64 {w.say(f'sub i64 {left}, {block.length}', False)}, ptr %fuel")
+            if point.block in self.products:
+                return [f"n{number}:", *w.lines, *self._product(point, block)]
             if block.warp_members is not None:
                 self._company(block.warp_members(self.registers, self.group))  # type: ignore[arg-type]
         step = point.step
@@ -246,11 +305,24 @@ class Translator:
             step += 1
         self.here = here = Point(point.block, step)
         self.registers.flush(self.live[here])
-        if step < len(can) or not self._end_is_compiled(block):
+        if step < len(can) and can[step] and self._gathers(point.block, step):
+            w.lines.append(f"br label %{self._leave(here, gathers=True)}")
+        elif step < len(can) or not self._end_is_compiled(block):
             w.lines.append(f"br label %{self._leave(here)}")
         else:
             self._end(block, number)
         return [f"n{number}:", *w.lines]
+
+    def _product(self, point: Point, block: DecodedBlock) -> list[str]:
+        """A way out before a product; behind it four warps go on that have come to it."""
+        assert block.source is not None
+        name = f"product{point.block}"
+        made = native_warpgroups.product(Code(self.lowering, block.source.body[0]), self.text.layout, name)
+        self.text.helpers[made.text] = None
+        self.text.troubles.add(point)
+        label = self._leave(point)
+        self.meets[self._exit(point)] = Meet(self.text.entries[Point(point.block, 1)], -1, name)
+        return [f"br label %{label}"]
 
     def _note_uniform(self) -> None:
         """Registers that hold one number for all threads of a warp from now on."""
@@ -334,23 +406,31 @@ class Translator:
         """The number of a block: where its threads are, or a way out."""
         point = Point(block, 0)
         number = self.text.entries.get(point)
+        if number is not None and self._gathers(block, 0):
+            return EXIT + self._exit(point, gathers=True)
         return EXIT + self._exit(point) if number is None else number
 
     def _goto(self, block: int, number: int) -> str:
         """A label that takes all threads that run to a block."""
         target = self.text.entries.get(Point(block, 0))
-        if target is None:
-            return self._leave(Point(block, 0))
+        if target is None or self._gathers(block, 0):
+            return self._leave(Point(block, 0), gathers=target is not None)
         return f"back{target}" if target <= number else f"go{target}"
 
-    def _exit(self, point: Point) -> int:
-        if point not in self.text.exits:
-            self.text.exits.append(point)
-        return self.text.exits.index(point)
+    def _exit(self, point: Point, gathers: bool = False) -> int:
+        """The number of a way out; one behind which all go on together is another than one to the interpreter."""
+        exits, gathering = self.text.exits, self.text.gathers
+        for number, one in enumerate(exits):
+            if one == point and (number in gathering) == gathers:
+                return number
+        exits.append(point)
+        if gathers:
+            gathering.append(len(exits) - 1)
+        return len(exits) - 1
 
-    def _leave(self, point: Point) -> str:
+    def _leave(self, point: Point, gathers: bool = False) -> str:
         """A label where threads leave before a step."""
-        number = self._exit(point)
+        number = self._exit(point, gathers)
         self.leaves[number] = f"out{number}"
         return self.leaves[number]
 
@@ -373,7 +453,7 @@ class Translator:
 
     def _memory(self, instruction: Instruction) -> None:
         """A load or a store. Threads that cannot make it leave at the last place where all registers were written."""
-        changes, safe = instruction.opcode in ("st", "atom", "red"), self.safe
+        changes, safe = instruction.opcode in CHANGES, self.safe
         if changes:
             self.registers.flush(self.live[self.here])
             safe = self.here
@@ -384,7 +464,7 @@ class Translator:
         helper = MEMORY[instruction.opcode](Code(self.lowering, instruction), access)
         if helper:
             self.text.helpers[helper] = None
-        if changes:  # what is done is not done again
+        if changes:
             self.safe = Point(self.here.block, self.here.step + 1)
             self.registers.flush(self.live[self.safe])
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch
-from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, Batch
+from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, Registers
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.sync_faults import Waiting
 from hcq.emu.nv.shader.types import Lanes
@@ -104,3 +104,12 @@ class Path(Group):
         first, is_block = int(np.argmax(self.full_mask)), self.waits_for in ("barrier", "cluster barrier")
         expected = self.expected if self.waits_for == "barrier" else 0
         return Waiting(self.line, first, self.count, is_block, expected)
+
+
+def stack_end(caller: Activation, path: Path, least: int) -> int:
+    """Behind all that the threads of a path have taken from their stacks."""
+    taken = caller.registers[caller.decoded.stack or 0]
+    if len(taken) > 1 and path.mask is not None:
+        taken = taken[path.mask]
+    top = min(int(taken.max()), MAX_LOCAL_BYTES + 1)
+    return max(least, -(-top // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.errors import PtxError
 from hcq.emu.nv.shader.flow import is_warp_barrier, is_warp_wide
@@ -52,6 +54,7 @@ class Program:
         # which parameters addresses were made from, by what the parameters are (pointers.py)
         self.origins: dict[tuple[Any, ...], dict[int, Origin]] = {}
         self.specials: dict[tuple[Any, ...], Lanes] = {}  # special registers that batches share
+        self.values: dict[tuple[Any, ...], Lanes] = {}  # addresses of its names, likewise
         self._places = code_addresses(module, symbols)
         # of functions with bodies; an alias has the address of what it stands for
         self._at = {
@@ -80,12 +83,6 @@ class Program:
         # whether anything touches shared memory that its threads must wait for
         self.copies_by_itself = any(
             instruction.opcode in ("cp", "wgmma")
-            for function in self.functions
-            for instruction in function.body
-        )
-        # whether anything asks again and again whether an mbarrier's phase is over
-        self.waits = any(
-            instruction.opcode == "mbarrier" and bool({"try_wait", "test_wait"} & set(instruction.modifiers))
             for function in self.functions
             for instruction in function.body
         )
@@ -136,6 +133,14 @@ class Program:
         """Whether a name is that of a variable in shared memory."""
         of_params = decoded.function.is_entry and name in param_offsets(decoded.function)
         return name in self.shared_places and not of_params
+
+    def value(self, decoded: Decoded, name: str, offset: int, scalar: Any) -> Lanes:
+        """The same, and so much more, as the one number that all threads read."""
+        key = decoded.function.name, name, offset, scalar
+        if key not in self.values:
+            bits = 8 * np.dtype(scalar).itemsize
+            self.values[key] = np.array([(self.address(decoded, name) + offset) % (1 << bits)], scalar)
+        return self.values[key]
 
     def address(self, decoded: Decoded, name: str) -> int:
         """The address of a variable or function, in its space. A kernel's parameters are counted from the first."""

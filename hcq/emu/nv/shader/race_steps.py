@@ -31,8 +31,9 @@ from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
-from hcq.emu.shader.races import Numbers
+from hcq.emu.shader.races import Numbers, Races
 from hcq.emu.shader.stored import Stored
+from hcq.emu.shader.volatile_races import VolatileRaces
 
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 STRONG = {
@@ -55,6 +56,7 @@ class What(NamedTuple):
     kind: str
     size: int
     line: int
+    is_volatile: bool = False
 
 
 def looked_at_shared(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
@@ -107,7 +109,7 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     if opcode == "wmma":
         return _fragment(code)
     if opcode == "mbarrier":
-        return _mbarrier(code, places[0])
+        return _first(code, places[0]) if modifiers[0] in ("init", "inval") else _mbarrier(code, places[0])
     if opcode not in KINDS or "async" in modifiers:
         return None
     space = take_space(code)
@@ -117,7 +119,8 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     size = count * TYPES[type_of(instruction)].size_bytes
     at_of, select = address_of(code, places[0]), code.select()
     stored_by = stored_of(code, space, count) if opcode == "st" else None
-    what, level, words = What(KINDS[opcode], size, instruction.line), _level(instruction), set(modifiers)
+    level, words = _level(instruction), set(modifiers)
+    what = What(KINDS[opcode], size, instruction.line, "volatile" in words)
     releases, acquires = bool(RELEASES & words), bool(ACQUIRES & words)
 
     def look(registers: Registers, group: Group) -> None:
@@ -199,9 +202,7 @@ def _tell(
     if space == "shared":
         if races.shared is not None:
             at = _in_cluster(batch, at)
-            races.shared.access(
-                what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level, stored
-            )
+            _tell_shared(races, what, warps, lanes, at, level, stored)
         return
     elsewhere = None
     if space == "":
@@ -209,8 +210,7 @@ def _tell(
         if inside.any() and races.shared is not None:
             offsets = _in_cluster(batch, at[inside] - np.uint64(batch.shared_window))
             here = warps[inside], lanes[inside], offsets
-            part = _some(stored, inside)
-            races.shared.access(what.kind, *here, what.size, what.line, level > PLAIN, level, part)
+            _tell_shared(races, what, *here, level, _some(stored, inside))
         elsewhere = inside
         for window in (batch.local_window, PARAM_WINDOW):
             elsewhere = elsewhere | (at - np.uint64(window) < np.uint64(WINDOW_BYTES))
@@ -227,6 +227,17 @@ def _numbers_of(batch: Batch, warps_per_block: int) -> Numbers:
     live = threads < batch.threads_per_block
     warps = batch.block_of_lane.astype(np.int64) * warps_per_block + threads // WARP
     return Numbers(threads, warps, (threads % WARP).astype(np.int64), None if live.all() else live)
+
+
+def _tell_shared(
+    races: Races, what: What, warps: Lanes, lanes: Lanes, at: Lanes, level: int, stored: Stored | None
+) -> None:
+    assert races.shared is not None
+    races.shared.access(what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level, stored)
+    if what.is_volatile:
+        if races.of_volatile is None:
+            races.of_volatile = VolatileRaces(races.shared)
+        races.of_volatile.access(what.kind, warps, lanes, at, what.size, what.line)
 
 
 def _in_cluster(batch: Batch, at: Lanes) -> Lanes:
@@ -299,6 +310,24 @@ def _fragment(code: Code) -> Step:
     return look
 
 
+def _first(code: Code, place: Operand) -> Step:
+    """mbarrier.init and .inval: stores, which whoever uses the object comes after."""
+    at_of, select = address_of(code, place), code.select()
+    what = What("store", MBARRIER_BYTES, code.instruction.line)
+
+    def look(registers: Registers, group: Group) -> None:
+        batch, lanes = group.batch, select(registers, group)
+        at = of_lanes(at_of(registers), lanes, batch.count)
+        _tell(batch, what, batch.every_lane if lanes is None else lanes, at, _space_of(batch, at))
+
+    return look
+
+
+def _space_of(batch: Batch, at: Lanes) -> str:
+    """That of addresses of mbarriers: of shared memory, or generic ones."""
+    return "shared" if not len(at) or int(at.max()) < batch.shared_window_bytes else ""
+
+
 def _mbarrier(code: Code, place: Operand) -> Step:
     """Who arrives makes known what was done; who waits, or asks, knows it from then on."""
     words = code.instruction.modifiers
@@ -310,7 +339,7 @@ def _mbarrier(code: Code, place: Operand) -> Step:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
-        space = "shared" if not len(at) or int(at.max()) < batch.shared_window_bytes else ""
+        space = _space_of(batch, at)
         if orders and not waits:
             _order(batch, who, BLOCK, False)
         _tell(batch, what, who, at, space, BLOCK)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -93,12 +92,12 @@ class Kernel:
         self.program = Program(parsed, entry, dict(symbols or {}), decoder)
         self.function = self.program.entry.function
 
-    @property
+    @functools.cached_property
     def param_bytes(self) -> int:
         """How many bytes of parameters it reads."""
         return self.function.param_bytes
 
-    @property
+    @functools.cached_property
     def static_shared_bytes(self) -> int:
         """Shared memory of its own variables; what the launch asks for comes after it."""
         return self.program.static_shared_bytes
@@ -167,7 +166,7 @@ class Kernel:
             at_once = look_ahead(self.program, launch, blocks, at_once)
         steps = batches = 0
         pending = Pending(blocks, grid, launch.cluster)
-        launch = replace(launch, pending=pending)
+        launch.pending = pending
         while len(numbers := pending.take(at_once)):
             batch = Batch(launch, numbers, steps)
             if checks is not None:

@@ -113,10 +113,10 @@ def _matrix(opcode: str, one: Instruction) -> Cost:
 def _arithmetic(one: Instruction, words: set[str]) -> Cost:
     opcode, name = one.opcode, type_of(one)
     kind = TYPES[name] if name else None
-    if kind is not None and kind.is_float:
-        return _of_floats(opcode, name, words)
     if opcode == "cvt":
         return _convert(one)
+    if kind is not None and kind.is_float:
+        return _of_floats(opcode, name, words)
     bits = 8 * kind.size_bytes if kind is not None else 32
     if opcode in ("div", "rem"):
         issues, clocks = INTEGER_DIVISION[64 if bits == 64 else 32]
@@ -132,8 +132,6 @@ def _arithmetic(one: Instruction, words: set[str]) -> Cost:
 
 
 def _of_floats(opcode: str, name: str, words: set[str]) -> Cost:
-    if opcode == "cvt":
-        return Cost("convert", 1, 8.0)
     if name == "f64":
         issues, clocks = DIVISIONS["f64", False] if opcode in ("div", "sqrt", "rcp") else (1, F64_CLOCKS)
         return Cost("f64", issues, clocks)
@@ -151,6 +149,8 @@ def _of_floats(opcode: str, name: str, words: set[str]) -> Cost:
 
 def _convert(one: Instruction) -> Cost:
     types = [word for word in one.modifiers if word in TYPES]
+    if types == ["f32", "f16"]:
+        return Cost("half", 1, ALU)  # HADD2.F32: a sum with nothing
     if any(TYPES[word].is_float for word in types):
         return Cost("convert", 1, 8.0)
     return FREE if len(types) == 2 and TYPES[types[0]].size_bytes == 8 else Cost("alu", 1, ALU)

@@ -20,6 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Registers
+from hcq.emu.nv.shader.device_heap import Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory
@@ -60,13 +61,28 @@ class _Global:
             rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), -1)
             self.of.store(addresses, rows if rows.any() else None, rows.shape[1])
 
+    @property
+    def heap(self) -> Heap:
+        """Shadows have none: what malloc gives is memory like any other."""
+        raise NotImplementedError("the shadow of memory has no heap")
+
+    def places_of(self, addresses: Lanes, size: int) -> list[Lanes]:
+        """As Memory.places_of: what lies at several places is followed at none."""
+        return [addresses]
+
 
 class Marking:
     """Memory as it is, in which what is stored by steps that are not followed is written."""
 
     def __init__(self, memory: Memory, unwritten: Unwritten, of: UnwrittenMemory) -> None:
         self.memory, self.unwritten, self.of = memory, unwritten, of
-        self.load = memory.load
+        self.load, self.places_of = memory.load, memory.places_of
+
+    @property
+    def heap(self) -> Heap:
+        """As Memory.heap."""
+        found: Heap = self.memory.heap
+        return found
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
         """As Memory.store."""

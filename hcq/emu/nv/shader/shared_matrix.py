@@ -6,7 +6,8 @@ Next     warpgroup_ops.py (who multiplies them), tensor_tiles.py (the swizzle)
 Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": "Canonical Layouts", "Matrix Descriptor
          Format"
 
-An instruction takes 32 bytes of depth. A matrix is gathered in pieces of 16 bytes, which no swizzle takes apart.
+An instruction takes 32 bytes of depth, of B 64 where A is sparse; those that are beyond the span of a swizzle are taken
+to lie at the leading offset. A matrix is gathered in pieces of 16 bytes, which no swizzle takes apart.
 """
 
 from __future__ import annotations
@@ -59,20 +60,22 @@ def read(bits: Lanes) -> tuple[Descriptor | None, str]:
     return Descriptor(field(0), field(LEADING_SHIFT), field(STRIDE_SHIFT), swizzle), ""
 
 
-def _depth_first(matrix: Descriptor, rows: int) -> Lanes:
-    """K-major: (warpgroups, rows, 2) addresses."""
-    row, piece = np.arange(rows)[:, None], np.arange(DEPTH_BYTES // PIECE_BYTES)[None, :]
+def _depth_first(matrix: Descriptor, rows: int, depth_bytes: int) -> Lanes:
+    """K-major: (warpgroups, rows, pieces) addresses."""
+    row, piece = np.arange(rows)[:, None], np.arange(depth_bytes // PIECE_BYTES)[None, :]
     stride, leading = matrix.stride[:, None, None], matrix.leading[:, None, None]
     if matrix.swizzle == Swizzle.NONE:
         inner = row % EIGHT * PIECE_BYTES + piece * leading
     else:
-        inner = row % EIGHT * SPAN_BYTES[matrix.swizzle] + piece * PIECE_BYTES
+        span = SPAN_BYTES[matrix.swizzle]
+        per_span = span // PIECE_BYTES
+        inner = row % EIGHT * span + piece % per_span * PIECE_BYTES + piece // per_span * leading
     return matrix.start[:, None, None] + inner + row // EIGHT * stride
 
 
 def rows_of(batch: Batch, lanes: Lanes, matrix: Descriptor, rows: int, row_bytes: int) -> Lanes:
     """(threads, rows, words) as they are, of rows of 16 or 32 bytes. Raises BadAccess outside of shared memory."""
-    at = _depth_first(matrix, rows)[:, :, : row_bytes // PIECE_BYTES]
+    at = _depth_first(matrix, rows, row_bytes)
     places = swizzled(np.ascontiguousarray(at).reshape(-1).astype(np.uint64), matrix.swizzle)
     who = np.repeat(lanes, len(places) // len(lanes))
     data = spaces.SHARED.load(batch, who, spaces.own_places(batch, who, places), np.uint64, 2)
@@ -100,15 +103,16 @@ def load(
     rows: int,
     numbers: Callable[[Lanes], Lanes],
     is_transposed: bool,
+    depth_bytes: int = DEPTH_BYTES,
 ) -> Lanes:
     """(warpgroups, rows, depth) numbers. lanes: a thread of each warpgroup. Raises BadAccess outside of shared memory.
 
     numbers  what 32-bit words, the last axis, mean: see matrix_ops.to_numbers
     """
     if is_transposed:
-        at = _rows_first(matrix, rows, DEPTH_BYTES // 2)
+        at = _rows_first(matrix, rows, depth_bytes // 2)
     else:
-        at = _depth_first(matrix, rows)
+        at = _depth_first(matrix, rows, depth_bytes)
     places = swizzled(at.reshape(-1).astype(np.uint64), matrix.swizzle)
     pieces = len(places) // len(lanes)
     if batch.launch.tally is not None:
@@ -127,5 +131,5 @@ def load(
     found = numbers(np.ascontiguousarray(data))  # (pieces, elements of a piece)
     if not is_transposed:
         return found.reshape(len(lanes), rows, -1)
-    tiles = found.reshape(len(lanes), rows // EIGHT, DEPTH_BYTES // 2, EIGHT)
+    tiles = found.reshape(len(lanes), rows // EIGHT, depth_bytes // 2, EIGHT)
     return tiles.transpose(0, 1, 3, 2).reshape(len(lanes), rows, -1)

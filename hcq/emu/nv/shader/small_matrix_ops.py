@@ -12,12 +12,13 @@ of B one of four threads. Bytes are those from byte-id on.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import matrix_ops
+from hcq.emu.nv.shader import matrix_ops, sparse_matrix_ops
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Step
 from hcq.emu.nv.shader.errors import KernelFault
@@ -46,12 +47,15 @@ KINDS = {
     "kind::mxf4": Kind(64, ("e2m1",), {"scale_vec::2X": (POWERS,)}),
     "kind::mxf4nvf4": Kind(64, ("e2m1",), {"scale_vec::2X": (POWERS,), "scale_vec::4X": (POWERS, FLOATS)}),
 }
+PAIRS = ("kind::mxf4", "kind::mxf4nvf4")
 COUNTS = {"scale_vec::1X": 1, "scale_vec::2X": 2, "scale_vec::4X": 4}
 
 
-def product(code: Code, name: str) -> Step:
-    """The step of an mma of such a kind."""
+def product(code: Code, name: str, sparse: str = "") -> Step:
+    """The step of an mma of such a kind. sparse: the word that says so, else empty."""
     kind = KINDS[name]
+    if sparse:
+        kind = kind._replace(depth=2 * kind.depth)
     shape = f"m{ROWS}n{COLUMNS}k{kind.depth}"
     if not code.flag(shape) or not code.flag("row") or not code.flag("col"):
         raise code.refuse(f"{name} is for row.col products of {shape}")
@@ -68,29 +72,51 @@ def product(code: Code, name: str) -> Step:
     if not a or not b:
         raise code.refuse(f"the factors of {name} are two of {', '.join(kind.formats)}")
     c_type = code.type(d_type.name)
-    bits = 8 if kind.depth == 32 else 4
+    bits = 8 if KINDS[name].depth == 32 else 4
+    depth = KINDS[name].depth  # of A as it is stored
     places = (
-        matrix_ops.a_fragment(ROWS, kind.depth, bits), matrix_ops.b_fragment(kind.depth, COLUMNS, bits),
+        matrix_ops.a_fragment(ROWS, depth, bits), matrix_ops.b_fragment(kind.depth, COLUMNS, bits),
         matrix_ops.c_fragment(ROWS, COLUMNS),
     )  # fmt: skip
-    sizes = (ROWS, kind.depth), (kind.depth, COLUMNS), (ROWS, COLUMNS)
+    sizes = (ROWS, depth), (kind.depth, COLUMNS), (ROWS, COLUMNS)
     numbers = (_numbers(a, bits), _numbers(b, bits), matrix_ops.to_numbers(c_type.name))
     widths = (bits, bits, c_type.width)
     parts = [
         matrix_ops.fragment_part(code, operand, width, number, place, of)
         for operand, width, number, place, of in zip(code.operands[1:], widths, numbers, places, sizes)
     ]
-    if not size:
-        code.expect(4)
-        return matrix_ops.product(code, parts, d_type, places[2], False)
-    format_ = code.take(*kind.scales[size])
+    first = 6 if sparse else 4  # of the operands behind metadata and selector
+    code.expect(first + 4 if size else first)
+    scales = _scales_of(code, name, size, first) if size else None
+    if not sparse:
+        return matrix_ops.product(code, parts, d_type, places[2], False, matrix_ops.times, scales)
+    if name in PAIRS and sparse == "sp":
+        raise code.refuse(f"{name} has ordered metadata: mma.sp::ordered_metadata")
+    a_part = sparse_matrix_ops.sparse_part(code, parts[0], bits, kind.depth, 4, sparse != "sp")
+    scaling = None if scales is None else functools.partial(_scaled, scales)
+    return sparse_matrix_ops.step_of(code, a_part, parts[1], c_type.name, False, 0.0, scaling)
+
+
+def _scaled(
+    scales: tuple[matrix_ops.Scales, matrix_ops.Scales],
+    registers: Registers,
+    group: Group,
+    x: Lanes,
+    y: Lanes,
+) -> tuple[Lanes, Lanes]:
+    return matrix_ops.scaled(registers, group, scales, x, y)
+
+
+def _scales_of(code: Code, name: str, size: str, first: int) -> tuple[matrix_ops.Scales, matrix_ops.Scales]:
+    formats = KINDS[name].scales[size]
+    format_ = code.take(*formats)
     if not format_:
-        raise code.refuse(f"the scales of {name}.{size} are {' or '.join(kind.scales[size])}")
-    code.expect(8)
+        raise code.refuse(f"the scales of {name}.{size} are {' or '.join(formats)}")
+    a, a_at, b, b_at = code.operands[first : first + 4]
     count = COUNTS[size]
-    of_a = _scales(code, code.operands[4], code.operands[5], count, format_, is_a=True)
-    of_b = _scales(code, code.operands[6], code.operands[7], count, format_, is_a=False)
-    return matrix_ops.product(code, parts, d_type, places[2], False, matrix_ops.times, (of_a, of_b))
+    return _scales(code, a, a_at, count, format_, is_a=True), _scales(
+        code, b, b_at, count, format_, is_a=False
+    )
 
 
 def _numbers(name: str, bits: int) -> Callable[[Lanes], Lanes]:

@@ -141,6 +141,13 @@ class Generic(Space):
 
 
 GLOBAL, PARAMS, SHARED, LOCAL, GENERIC = Global(), Params(), Shared(), Local(), Generic()
+
+
+def is_global(batch: Batch, va: int) -> bool:
+    """Whether a generic address is in no window."""
+    return _is_all_global(batch, np.array([va], np.uint64))
+
+
 BY_NAME: dict[str, Space] = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED, "local": LOCAL, "": GENERIC}
 
 

@@ -53,6 +53,8 @@ class Layout:
             set()
         )  # registers that the first block gives one number for all threads of a warp
         self.written: set[int] = set()
+        # whether threads copy: what they store to shared memory meanwhile is the interpreter's
+        self.has_copies = any("cp" == one.opcode for one in decoded.function.body)
         if is_aligned:
             self.uniform |= {slot for slot, name in self.late.items() if name.name.startswith(OF_BLOCK)}
         self.constants = {slot for key, slot in decoded.slots.items() if isinstance(key, tuple)}

@@ -82,10 +82,11 @@ class SyncFaults:
         what = "threads of one warp come apart from each other to an aligned barrier"
         self._add(DIVERGENT, what, sites, "", int(np.count_nonzero(twice)))
 
-    def counted(self, lane: int, number: int, count: int, is_open: bool, line: int) -> None:
+    def counted(self, lane: int, number: int, count: int, is_open: bool, line: int, together: int) -> None:
         """A lane and others come to a barrier with a count of threads; 0: none is given.
 
-        is_open  others have come there already, and wait
+        is_open   others have come there already, and wait
+        together  how many of a block come at once
         """
         site = self._site("gives the count", line, lane)
         largest = self.warps * WARP
@@ -95,7 +96,21 @@ class SyncFaults:
             self._add(
                 COUNT, f"barrier {number} waits for {count} threads", (site,), f"and a block has {largest}"
             )
+        elif 0 < count < together:
+            what = f"barrier {number} waits for {count} threads, and {together} come to it together"
+            self._add(COUNT, what, (site,), "so which of them meet is left open")
         known = self.expected.get(number)
+        if (
+            is_open
+            and known is not None
+            and known[0] == count == 0
+            and known[1] != line
+            and not self.is_parted
+        ):
+            sites = self._site("waits", known[1], known[2]), self._site("comes later", line, lane)
+            self._add(
+                DIVERGENT, "threads of one block come to a barrier by different instructions", sites, ""
+            )
         if is_open and known is not None and known[0] != count:
             before = self._site("gives the count", known[1], known[2])
             of = [str(one) if one else "all" for one in (known[0], count)]

@@ -120,7 +120,8 @@ def _met(lowering: Lowering, instruction: Instruction, end: End) -> End:
             if is_aligned and is_open:
                 faults.aligned(path.full_mask, barrier.here, which, line)
             given = 0 if count is None else int(registers[count][0])
-            faults.counted(int(np.argmax(path.full_mask)), which, given, is_open, line)
+            together = int(path.per_block().max(initial=0))
+            faults.counted(int(np.argmax(path.full_mask)), which, given, is_open, line, together)
         return end(machine, registers, path)
 
     return of_block

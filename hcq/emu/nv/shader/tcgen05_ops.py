@@ -3,7 +3,8 @@
 In       Code
 Out      steps
 Changes  tensor memory, registers; shared memory where an allocation's address or an mbarrier is
-Next     tensor_memory.py, tcgen05_products.py (tcgen05.mma), mbarrier_ops.py (who waits for a commit), copies.py
+Next     tensor_memory.py, tcgen05_moves.py (cp, shift, reductions), tcgen05_products.py (tcgen05.mma),
+         mbarrier_ops.py (who waits for a commit), copies.py
 Source   PTX ISA 8.6, "TensorCore 5th Generation Instructions"; which thread has what: CUTLASS's copy traits
 
 Products and copies are asynchronous: here they are done when somebody looks at an mbarrier, in the order in which they
@@ -18,7 +19,7 @@ import re
 
 import numpy as np
 
-from hcq.emu.nv.shader import mbarrier_ops, shared_matrix, spaces, tcgen05_products, tensor_memory
+from hcq.emu.nv.shader import mbarrier_ops, spaces, tcgen05_moves, tcgen05_products, tensor_memory
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each, goals_of
 from hcq.emu.nv.shader.clusters import name_access
@@ -36,20 +37,14 @@ SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}  
 REPEAT = re.compile(r"x(\d+)")
 MOST_REGISTERS = 128
 WARP_LANES = 32  # of tensor memory, that a warp of a warpgroup reaches
-COPIES = {  # shape -> rows, bytes of a row
-    "128x256b": (128, 32),
-    "128x128b": (128, 16),
-    "4x256b": (4, 32),
-    "32x128b": (32, 16),
-}
 
 
 @RULES.on("tcgen05")
 def tcgen05(code: Code) -> Step:
     """`tcgen05.*`, by the word behind it."""
     what = code.take(
-        "alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "mma", "commit", "wait::ld", "wait::st",
-        "fence::before_thread_sync", "fence::after_thread_sync",
+        "alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "mma", "shift", "commit", "wait::ld",
+        "wait::st", "fence::before_thread_sync", "fence::after_thread_sync",
     )  # fmt: skip
     is_pair = code.flag("cta_group::2")
     code.flag("cta_group::1")
@@ -69,19 +64,14 @@ def tcgen05(code: Code) -> Step:
     if what in ("ld", "st"):
         return _move(code, what == "ld")
     if what == "cp":
-        return _copy(code, is_pair)
+        return tcgen05_moves.copy(code, is_pair)
+    if what == "shift":
+        return tcgen05_moves.shift(code, is_pair)
     if what == "commit":
         return _commit(code)
     if what == "mma":
         return tcgen05_products.product(code, is_pair)
     raise code.refuse("this one of tcgen05 is not emulated")
-
-
-def memory_of(batch: Batch) -> tensor_memory.TensorMemory:
-    """The tensor memory of a batch, made at its first use."""
-    if batch.tensor_memory is None:
-        batch.tensor_memory = tensor_memory.TensorMemory(len(batch.blocks))
-    return batch.tensor_memory
 
 
 def _leaders(group: Group) -> Lanes:
@@ -110,7 +100,7 @@ def _allocate(code: Code) -> Step:
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
-        memory, at = memory_of(batch), goal(registers)
+        memory, at = tcgen05_products.memory_of(batch), goal(registers)
         for lane in _leaders(group).tolist():
             count = _number(registers, slot, lane, batch)
             if count not in ALLOCATIONS:
@@ -147,7 +137,7 @@ def _give_back(code: Code) -> Step:
         batch = group.batch
         for lane in _leaders(group).tolist():
             at, count = _number(registers, first, lane, batch), _number(registers, slot, lane, batch)
-            if not memory_of(batch).give_back(
+            if not tcgen05_products.memory_of(batch).give_back(
                 int(batch.block_of_lane[lane]), tensor_memory.column_of(at), count
             ):
                 raise _fault(batch, lane, code, f"{count} columns at {at:#x} are no allocation of this block")
@@ -156,6 +146,7 @@ def _give_back(code: Code) -> Step:
 
 
 def _move(code: Code, loads: bool) -> Step:
+    reduces = loads and code.flag("red")
     shape = code.take(*SHAPES)
     if not shape:
         raise code.refuse(f"the shape is one of {', '.join(SHAPES)}")
@@ -168,9 +159,17 @@ def _move(code: Code, loads: bool) -> Step:
         raise code.refuse(
             f"{shape}.{repeat[0]} would take {count} registers; at most {MOST_REGISTERS}, a power of two"
         )
-    is_packed = code.flag("pack::16b" if loads else "unpack::16b")
-    code.type("b32")
+    is_packed = not reduces and code.flag("pack::16b" if loads else "unpack::16b")
     operands, apart = list(code.operands), 0
+    reduction = None
+    if reduces:
+        if shape not in ("32x32b", "16x32bx2") or count < 2 or len(operands) < 2:
+            raise code.refuse("a load that reduces is of 32x32b or 16x32bx2, of two registers and more")
+        reduction = tcgen05_moves.reduction(code, operands.pop(1))
+        code.operands = operands
+    else:
+        code.type("b32")
+    operands = list(operands)
     if shape == "16x32bx2":
         code.expect(3)
         between = operands.pop(2 if loads else 1)
@@ -194,7 +193,7 @@ def _move(code: Code, loads: bool) -> Step:
 
     def step(registers: Registers, group: Group) -> None:
         batch = group.batch
-        words = memory_of(batch).words
+        words = tcgen05_products.memory_of(batch).words
         at = np.broadcast_to(at_of(registers), (batch.count,))
         found = np.zeros((count, batch.count), np.uint32) if loads else None
         values = (
@@ -223,6 +222,8 @@ def _move(code: Code, loads: bool) -> Step:
         if found is not None:
             for write, row in zip(writes, found):
                 write(registers, group, row)
+            if reduction is not None:
+                reduction(registers, group, found)
 
     return step
 
@@ -237,64 +238,9 @@ def _start(batch: Batch, leader: int, code: Code, at: int, width: int) -> tuple[
             f"the address {at:#x} is of lane {lane}; warp {own} of a warpgroup reaches lanes {WARP_LANES * own} to "
             f"{WARP_LANES * own + WARP_LANES - 1}, from the first or the 17th on",
         )  # fmt: skip
-    if not memory_of(batch).is_allocated(int(batch.block_of_lane[leader]), column, width):
+    if not tcgen05_products.memory_of(batch).is_allocated(int(batch.block_of_lane[leader]), column, width):
         raise _fault(batch, leader, code, f"columns {column} to {column + width - 1} are not all allocated")
     return lane, column
-
-
-def _copy(code: Code, is_pair: bool) -> Step:
-    """Of a pair of blocks each copies from its own shared memory to its own tensor memory."""
-    shape = code.take(*COPIES, "64x128b")
-    if shape == "64x128b" or not shape:
-        raise code.refuse(f"supported are {', '.join(COPIES)}")
-    is_repeated = code.flag("warpx4")
-    if is_repeated != (shape == "32x128b"):
-        raise code.refuse("32x128b goes to all four warps' lanes with .warpx4, the others have no multicast")
-    if code.rest:
-        raise code.refuse("what is stored in fewer bits is not unpacked here")
-    code.expect(2)
-    goal, slot = address_of(code, code.operands[0]), code.source(1, U64)
-    rows, row_bytes = COPIES[shape]
-    select, instruction = code.select(), code.instruction
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        to = goal(registers)
-        for issuer in each(group, select(registers, group), instruction):
-            at = address(to, issuer)
-            bits = np.broadcast_to(registers[slot], (batch.count,))[issuer.lanes]
-            matrix, why = tcgen05_products.descriptor(bits)
-            if matrix is None:
-                raise issuer.refuse(f"the matrix descriptor {int(bits[0]):#x}: {why}")
-            column = tensor_memory.column_of(at)
-            blocks = tcgen05_products.blocks_of(issuer, is_pair)
-            for block in blocks:
-                if not memory_of(batch).is_allocated(block, column, row_bytes // 4):
-                    raise issuer.refuse(
-                        f"columns {column} to {column + row_bytes // 4 - 1} are not all allocated"
-                    )
-
-            def work(
-                issuer: Issuer = issuer,
-                matrix: shared_matrix.Descriptor = matrix,
-                at: int = at,
-                blocks: list[int] = blocks,
-            ) -> None:
-                for block in blocks:
-                    lanes = tcgen05_products.lanes_in(batch, block)
-                    try:
-                        words = shared_matrix.rows_of(batch, lanes, matrix, rows, row_bytes)[0]
-                    except BadAccess as bad:
-                        raise issuer.fault(bad, "load of a matrix") from None
-                    place = memory_of(batch).words[block]
-                    lane, column = tensor_memory.lane_of(at), tensor_memory.column_of(at)
-                    for part in range(4 if is_repeated else 1):
-                        first = lane + WARP_LANES * part
-                        place[first : first + rows, column : column + row_bytes // 4] = words
-
-            batch.copies.count(work)
-
-    return step
 
 
 def _commit(code: Code) -> Step:

@@ -3,14 +3,15 @@
 In       Code; descriptors of matrices in shared memory and of the instruction, addresses of tensor memory
 Out      a step, which issues the product; it is done when somebody looks at an mbarrier
 Changes  tensor memory
-Next     tcgen05_ops.py (the other instructions), shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
+Next     tcgen05_ops.py (the other instructions), tcgen05_sparse.py (metadata, masks of columns),
+         shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
 Source   PTX ISA 8.6, "tcgen05.mma", "Matrix Descriptor", "Instruction Descriptor", "Block Scaling"; CUTLASS's
          structures of descriptors
 
 An instruction takes 32 bytes of depth. Sums are made in double precision and rounded once; a GPU's last places differ.
 Of a pair of blocks (cta_group::2) each has half of A's rows and half of B's columns in its shared memory, and half of
-D in its tensor memory. That each has the scales of its own rows and of all columns is inferred. Sparse products and
-.ws are refused.
+D in its tensor memory. That each has the scales of its own rows and of all columns is inferred, and that .ashift moves
+a row to the next one. Of weights that stay (.ws) 64 or 32 rows fill all lanes: D is cut into two or four parts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import shared_matrix, tensor_memory
+from hcq.emu.nv.shader import shared_matrix, sparse_matrix_ops, tcgen05_sparse, tensor_memory
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
@@ -34,7 +35,8 @@ from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
 from hcq.nv.abi.tensor_map import Swizzle
 
 U32, U64 = TYPES["u32"], TYPES["u64"]
-ROWS, ROWS_OF_PAIRS = (64, 128), (128, 256)
+ROWS, ROWS_OF_PAIRS, ROWS_OF_WEIGHTS = (64, 128), (128, 256), (32, 64, 128)
+COLUMNS_OF_WEIGHTS = (64, 128, 256)
 MAX_COLUMNS = 256
 DEPTH_WORDS = 8  # of a row of A in tensor memory
 LANE_WORDS = 4  # of a mask of lanes
@@ -86,6 +88,8 @@ class Plan(NamedTuple):
     saturates: bool
     scale_ids: tuple[int, int]
     has_power_scales: bool
+    selector: int
+    shift_limit: int
 
 
 def descriptor(bits: Lanes) -> tuple[shared_matrix.Descriptor | None, str]:
@@ -117,15 +121,24 @@ def blocks_of(issuer: Issuer, is_pair: bool) -> list[int]:
     return [block & ~1, block | 1]  # clusters of an even size begin at even numbers
 
 
+def memory_of(batch: Batch) -> tensor_memory.TensorMemory:
+    """The tensor memory of a batch, made at its first use."""
+    if batch.tensor_memory is None:
+        batch.tensor_memory = tensor_memory.TensorMemory(len(batch.blocks))
+    return batch.tensor_memory
+
+
 def lanes_in(batch: Batch, block: int) -> Lanes:
     """A thread of a block, as an array."""
     return np.array([block * (batch.count // len(batch.blocks))])
 
 
-def plan_of(kind: Kind, number: int, is_pair: bool = False) -> Plan | str:
+def plan_of(
+    kind: Kind, number: int, is_pair: bool = False, is_sparse: bool = False, keeps_weights: bool = False
+) -> Plan | str:
     """The meaning of an instruction's descriptor, or why it has none here."""
-    if number >> 2 & 1:
-        return "sparse products are not emulated"
+    if bool(number >> 2 & 1) != is_sparse:
+        return "its bit 2 and the instruction do not agree on whether A is sparse"
     is_scaled = bool(kind.scales)
     a, b = (kind.codes.get(number >> shift & 7) for shift in (7, 10))
     if a is None or b is None:
@@ -134,12 +147,7 @@ def plan_of(kind: Kind, number: int, is_pair: bool = False) -> Plan | str:
     if result is None:
         return f"this kind has no result of format {number >> 4 & 3}"
     rows, columns = (number >> 24 & 0x1F) * 16, (number >> 17 & 0x3F) * 8
-    step = 8 if rows == 64 else 16
-    if (
-        rows not in (ROWS_OF_PAIRS if is_pair else ROWS)
-        or not step <= columns <= MAX_COLUMNS
-        or columns % step
-    ):
+    if not _has_shape(rows, columns, is_pair, keeps_weights):
         return f"there is no product of {rows} rows and {columns} columns"
     signs = tuple(-1 if number >> bit & 1 else 1 for bit in (13, 14))
     turned = tuple(bool(number >> bit & 1) for bit in (15, 16))
@@ -148,8 +156,17 @@ def plan_of(kind: Kind, number: int, is_pair: bool = False) -> Plan | str:
     ids = (number >> 29 & 3, number >> 4 & 3) if is_scaled else (0, 0)
     return Plan(
         rows, columns, a, b, result, (signs[0], signs[1]), (turned[0], turned[1]), bool(number >> 3 & 1), ids,
-        bool(number >> 23 & 1),
+        bool(number >> 23 & 1), number & 3, (0, 8, 16, 32)[number >> 30] if keeps_weights else 0,
     )  # fmt: skip
+
+
+def _has_shape(rows: int, columns: int, is_pair: bool, keeps_weights: bool) -> bool:
+    if keeps_weights:
+        return rows in ROWS_OF_WEIGHTS and columns in COLUMNS_OF_WEIGHTS
+    step = 8 if rows == 64 else 16
+    return (
+        rows in (ROWS_OF_PAIRS if is_pair else ROWS) and step <= columns <= MAX_COLUMNS and not columns % step
+    )
 
 
 def product(code: Code, is_pair: bool) -> Step:
@@ -158,9 +175,9 @@ def product(code: Code, is_pair: bool) -> Step:
     if not name:
         raise code.refuse(f"the kind is one of {', '.join(KINDS)}")
     kind = KINDS[name]
-    for word in ("ws", "sp", "ashift"):
-        if code.flag(word):
-            raise code.refuse(f".{word} is not emulated")
+    keeps_weights, is_sparse, moves_down = code.flag("ws"), code.flag("sp"), code.flag("ashift")
+    if keeps_weights and (is_pair or kind.scales or moves_down):
+        raise code.refuse(".ws is for one block, without scales and .ashift")
     blocks = 0
     if kind.scales:
         if not code.flag("block_scale"):
@@ -170,6 +187,8 @@ def product(code: Code, is_pair: bool) -> Step:
     while code.take(*(one for one in code.rest if one.startswith("collector::"))):
         pass
     operands = list(code.operands)
+    meta_at = address_of(code, operands.pop(3)) if is_sparse and len(operands) > 3 else None
+    mask_slot = code.slot(operands.pop(), U64) if keeps_weights and len(operands) == 6 else None
     input_scale = 0
     if isinstance(last := operands[-1], Immediate) and len(operands) > 5 + 2 * bool(blocks):
         operands.pop()
@@ -190,6 +209,8 @@ def product(code: Code, is_pair: bool) -> Step:
     adds = code.predicate(rest[0])
     d_at = address_of(code, operands[0])
     a_in_memory = isinstance(operands[1], Address)
+    if moves_down and not a_in_memory:
+        raise code.refuse(".ashift moves rows of A in tensor memory")
     a_at = address_of(code, operands[1]) if a_in_memory else None
     a_slot = None if a_in_memory else code.slot(operands[1], U64)
     b_slot, i_slot = code.slot(operands[2], U64), code.slot(operands[3], U32)
@@ -202,7 +223,7 @@ def product(code: Code, is_pair: bool) -> Step:
             return int(np.broadcast_to(registers[slot], (batch.count,))[issuer.lane])
 
         for issuer in each(group, select(registers, group), instruction):
-            plan = plan_of(kind, one(i_slot, issuer), is_pair)
+            plan = plan_of(kind, one(i_slot, issuer), is_pair, is_sparse, keeps_weights)
             if isinstance(plan, str):
                 raise issuer.refuse(f"the instruction descriptor {one(i_slot, issuer):#x}: {plan}")
             where = address(d_at(registers), issuer)
@@ -215,6 +236,8 @@ def product(code: Code, is_pair: bool) -> Step:
                 bool(np.broadcast_to(adds(registers), (batch.count,))[issuer.lane]), input_scale,
                 tuple(one(slot, issuer) for slot in masks), blocks,
                 tuple(address(at(registers), issuer) for at in scale_at), tuple(blocks_of(issuer, is_pair)),
+                keeps_weights, None if meta_at is None else address(meta_at(registers), issuer),
+                0 if mask_slot is None else one(mask_slot, issuer), moves_down,
             )  # fmt: skip
             work.check()
             batch.copies.count(work.run)
@@ -244,11 +267,22 @@ class _Work(NamedTuple):
     blocks: int
     scale_at: tuple[int, ...]
     parts: tuple[int, ...]  # blocks, each of which has its part of D
+    keeps_weights: bool
+    meta: int | None
+    column_mask: int
+    moves_down: bool
 
     @property
     def is_split(self) -> bool:
         """Whether a pair's product has 64 rows in each block: the right half of D is in the lanes from 64 on."""
-        return len(self.parts) * ROWS[0] == self.plan.rows and len(self.parts) > 1
+        return len(self.parts) * ROWS[0] == self.plan.rows and len(self.parts) > 1 and self.meta is None
+
+    @property
+    def folds(self) -> int:
+        """Into how many parts side by side D is cut, which lie one below the other."""
+        if self.keeps_weights:
+            return tensor_memory.LANES // self.plan.rows
+        return 2 if self.is_split else 1
 
     @property
     def memory(self) -> tensor_memory.TensorMemory:
@@ -264,7 +298,13 @@ class _Work(NamedTuple):
             raise self.issuer.refuse(
                 "128 rows of a pair with A in tensor memory, scales or lanes that are left out are not emulated"
             )
-        needed = [(self.where, self.plan.columns // (1 + self.is_split))]
+        if self.column_mask:
+            why = tcgen05_sparse.why_no_mask(self.column_mask, self.plan.rows, self.plan.shift_limit)
+            if why:
+                raise self.issuer.refuse(f"the mask of columns {self.column_mask:#x}: {why}")
+        needed = [(self.where, self.plan.columns // self.folds)]
+        if self.meta is not None:
+            needed.append((self.meta, self._metadata().columns))
         if isinstance(self.a, int):
             needed.append((self.a, DEPTH_WORDS))
         sides = self.plan.rows // len(self.parts), self.plan.columns
@@ -277,8 +317,11 @@ class _Work(NamedTuple):
     def run(self) -> None:
         """D = A B + D / 2**input_scale, or A B."""
         plan, count = self.plan, len(self.parts)
+        source, keeps = tcgen05_sparse.columns_of(self.column_mask, plan.rows, plan.columns // count)
+        depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
+        rows = -(-int(source[-1] + 1) // 8) * 8
         halves = [
-            self._in_shared(block, self.b, plan.columns // count, plan.b, plan.turned[1])
+            self._in_shared(block, self.b, rows, plan.b, plan.turned[1], depth_bytes)[source] * keeps[:, None]
             for block in self.parts
         ]
         b = np.concatenate(halves) * plan.signs[1]
@@ -288,14 +331,19 @@ class _Work(NamedTuple):
     def _run_in(self, number: int, block: int, a: Lanes, b: Lanes) -> None:
         """The part of D that is in one block."""
         plan = self.plan
+        stored = np.ones(1, bool)
+        if self.meta is not None:
+            a, stored = self._whole(block, a)
         if self.blocks:
             a, b = (
                 self._scaled(block, one, at, which)
                 for which, (one, at) in enumerate(zip((a, b), self.scale_at))
             )
         total = a @ b.T
-        if self.is_split:
-            total = np.concatenate(np.split(total, 2, axis=1))
+        if self.meta is not None and not np.isfinite(total).all():
+            total = sparse_matrix_ops.total(0.0, a[None], stored[None], b.T[None], np.zeros(1))[0]
+        if self.folds > 1:
+            total = np.concatenate(np.split(total, self.folds, axis=1))
         words = self.memory.words[block]
         lanes = self._lanes(len(total))[:, None]
         columns = tensor_memory.column_of(self.where) + np.arange(total.shape[1])
@@ -327,7 +375,32 @@ class _Work(NamedTuple):
         """Where the rows of D are; of a product of 64 rows, 16 in the lanes of each warp."""
         row = np.arange(rows)
         first = tensor_memory.lane_of(self.where)
-        return first + (row if rows == tensor_memory.LANES else row // 16 * 32 + row % 16)
+        is_whole = rows == tensor_memory.LANES or self.keeps_weights
+        return first + (row if is_whole else row // 16 * 32 + row % 16)
+
+    def _metadata(self) -> tcgen05_sparse.Metadata:
+        plan = self.plan
+        bits = 4 if self.kind.dense else 32 if plan.a == "tf32" else 16 if plan.a in ("f16", "bf16") else 8
+        return tcgen05_sparse.metadata(
+            self._lanes(plan.rows // len(self.parts)), bits, plan.selector if bits >= 16 else 0
+        )
+
+    def _whole(self, block: int, a: Lanes) -> tuple[Lanes, Lanes]:
+        """A with zeros where nothing is stored, and where something is."""
+        assert self.meta is not None
+        plan, at = self.plan, tensor_memory.column_of(self.meta)
+        codes = tcgen05_sparse.codes(self.memory.words[block], self._metadata(), at)
+        unit = 2 if self.kind.dense else 0 if plan.a == "tf32" else 1
+        allowed = sparse_matrix_ops.ORDERED if unit else sparse_matrix_ops.HALVES
+        wrong = ~allowed[codes]
+        if wrong.any():
+            row, chunk = (int(where[0]) for where in np.nonzero(wrong))
+            raise self.issuer.refuse(
+                f"the metadata of row {row} and chunk {chunk} of A are {int(codes[row, chunk]):#06b}, which has no "
+                "meaning"
+            )
+        full, stored = sparse_matrix_ops.whole(a[None], codes[None], unit)
+        return full[0], stored[0]
 
     def _a(self, block: int) -> Lanes:
         plan, rows = self.plan, self.plan.rows // len(self.parts)
@@ -335,14 +408,23 @@ class _Work(NamedTuple):
             return self._in_shared(block, self.a, rows, plan.a, plan.turned[0])
         columns = tensor_memory.column_of(self.a) + np.arange(DEPTH_WORDS)
         words = self.memory.words[block][self._lanes(rows)[:, None], columns]
+        if self.moves_down:
+            words = np.concatenate((words[:1], words[:-1]))
         return _numbers(plan.a, is_dense=self.kind.dense, is_padded=False)(np.ascontiguousarray(words))
 
     def _in_shared(
-        self, block: int, matrix: shared_matrix.Descriptor, rows: int, name: str, is_turned: bool
+        self,
+        block: int,
+        matrix: shared_matrix.Descriptor,
+        rows: int,
+        name: str,
+        is_turned: bool,
+        depth_bytes: int = shared_matrix.DEPTH_BYTES,
     ) -> Lanes:
         numbers, batch = _numbers(name, is_dense=self.kind.dense, is_padded=True), self.issuer.batch
         try:
-            return shared_matrix.load(batch, lanes_in(batch, block), matrix, rows, numbers, is_turned)[0]
+            lanes = lanes_in(batch, block)
+            return shared_matrix.load(batch, lanes, matrix, rows, numbers, is_turned, depth_bytes)[0]
         except BadAccess as bad:
             raise self.issuer.fault(bad, "load of a matrix") from None
 

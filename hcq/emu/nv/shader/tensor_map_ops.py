@@ -37,6 +37,7 @@ RULES = Rules()
 U32, U64 = TYPES["u32"], TYPES["u64"]
 MODES = ("tile", "im2col", "im2col_no_offs", "im2col::w", "im2col::w::128", "tile::gather4", "tile::scatter4")
 SHARED_ALIGNMENT = 128
+ROWS = 4  # of a gather or scatter
 WORDS = TENSOR_MAP_BYTES // 4
 # what reductions know an element as
 TYPE_NAMES = {
@@ -53,30 +54,36 @@ TYPE_NAMES = {
 TF32, TF32_FTZ = 11, 12  # tensormap.replace.elemtype
 
 
-def claim_mode(code: Code) -> int:
-    """The dimensions and the mode among the modifiers; only tiles are emulated."""
+def claim_mode(code: Code) -> tuple[int, bool]:
+    """The dimensions among the modifiers, and whether four rows are named; only tiles are emulated."""
     rank = code.take(*(f"{rank}d" for rank in range(1, MAX_RANK + 1)))
     if not rank:
         raise code.refuse("expected a number of dimensions, .1d to .5d")
     mode = code.take(*MODES)
-    if mode not in ("", "tile"):
-        raise code.refuse(f"the mode .{mode} is not emulated")
-    return int(rank[0])
+    takes_rows = mode in ("tile::gather4", "tile::scatter4")
+    if mode not in ("", "tile") and not takes_rows:
+        raise code.refuse(f"the mode .{mode} is not emulated: no document has the layout of its maps")
+    if takes_rows and rank != "2d":
+        raise code.refuse(f".{mode} is for .2d")
+    return int(rank[0]), takes_rows
 
 
 def copy_tile(code: Code, reduces: str) -> Step:
     """`cp.async.bulk.tensor`, in both directions, and `cp.reduce.async.bulk.tensor`."""
-    rank = claim_mode(code)
+    is_gather, is_scatter = "tile::gather4" in code.rest, "tile::scatter4" in code.rest
+    rank, takes_rows = claim_mode(code)
     to, source = (memory_ops.take_space(code) for _ in range(2))
     is_counted, is_multicast = bulk_moves.claim_end(code)
     is_pair = code.take("cta_group::1", "cta_group::2") == "cta_group::2"
     memory_ops.claim_hints(code)
     if (to, source, is_counted) not in (("shared", "global", True), ("global", "shared", False)):
         raise code.refuse("tiles go from .global to .shared with an mbarrier, or back in a bulk group")
+    if (is_gather and not is_counted) or (is_scatter and is_counted):
+        raise code.refuse("rows are gathered into .shared and scattered from there")
     if len(code.operands) < 2 + is_counted + is_multicast:
         raise code.refuse("operands are missing")
     map_operand, shared_operand = (1, 0) if is_counted else (0, 1)
-    find = _tile_reader(code, map_operand, rank)
+    find = _tile_reader(code, map_operand, rank, takes_rows)
     shared = address_of(code, code.operands[shared_operand])
     mbarrier = address_of(code, code.operands[2]) if is_counted else shared
     goals = bulk_moves.goals_of(code, 3, is_multicast)
@@ -86,15 +93,15 @@ def copy_tile(code: Code, reduces: str) -> Step:
         lanes = select(registers, group)
         places, barriers = shared(registers), mbarrier(registers)
         for issuer in bulk_moves.each(group, lanes, instruction):
-            tiling, place = find(registers, issuer)
+            tiling, rows = find(registers, issuer)
             start = spaces.shared_number(issuer.batch, bulk_moves.address(places, issuer))
             if is_counted:
                 barrier = spaces.shared_number(issuer.batch, bulk_moves.address(barriers, issuer))
                 for goal, told in zip(goals(registers, issuer, start), goals(registers, issuer, barrier)):
                     object_at = bulk_moves.in_pair(told, goal, barrier) if is_pair else told
-                    bulk_moves.bring(issuer, _move(issuer, tiling, place, goal), object_at, is_pair)
+                    bulk_moves.bring(issuer, _move(issuer, tiling, rows, goal), object_at, is_pair)
             else:
-                move = _move(issuer, tiling, place, start)
+                move = _move(issuer, tiling, rows, start)
                 bulk_moves.take(
                     issuer, move, _reduction(code, issuer, reduces, tiling.tensor) if reduces else None
                 )
@@ -102,20 +109,25 @@ def copy_tile(code: Code, reduces: str) -> Step:
     return step
 
 
-Find = Callable[[Registers, Issuer], tuple[Tiling, tuple[int, ...]]]
+Places = list[tuple[int, ...]]  # of one tile, or of four rows
+Find = Callable[[Registers, Issuer], tuple[Tiling, Places]]
 
 
-def _tile_reader(code: Code, number: int, rank: int) -> Find:
-    """What reads the map and the coordinates of a thread, and refuses a map that makes no sense."""
+def _tile_reader(code: Code, number: int, rank: int, takes_rows: bool) -> Find:
+    """What reads the map and the coordinates of a thread, and refuses a map that makes no sense.
+
+    takes_rows  the coordinates are a column and four rows
+    """
     operand = code.operands[number]
     if not isinstance(operand, TensorAddress):
         raise code.refuse("expected [tensor map, {coordinates}]")
-    if len(operand.coordinates.parts) != rank:
-        raise code.refuse(f"{len(operand.coordinates.parts)} coordinates, not {rank}")
+    wanted = 1 + ROWS if takes_rows else rank
+    if len(operand.coordinates.parts) != wanted:
+        raise code.refuse(f"{len(operand.coordinates.parts)} coordinates, not {wanted}")
     at = address_of(code, operand.map)
     slots = [code.slot(part, U32) for part in operand.coordinates.parts]
 
-    def find(registers: Registers, issuer: Issuer) -> tuple[Tiling, tuple[int, ...]]:
+    def find(registers: Registers, issuer: Issuer) -> tuple[Tiling, Places]:
         va = bulk_moves.address(at(registers), issuer)
         found = load_map(issuer, va)
         tensor = found.tensor if isinstance(found, Tiling) else found
@@ -123,7 +135,14 @@ def _tile_reader(code: Code, number: int, rank: int) -> Find:
             why = tensor_tiles.why_wrong(tensor, rank)
             raise issuer.refuse(f"the tensor map at {va:#x} cannot be used: {why}")
         values = (bulk_moves.value(registers, slot, issuer) for slot in slots)
-        return found, tuple(value - ((value & 1 << 31) << 1) for value in values)
+        place = tuple(value - ((value & 1 << 31) << 1) for value in values)
+        if not takes_rows:
+            return found, [place]
+        if found.tensor.box[1] != 1:
+            raise issuer.refuse(
+                f"the box of the tensor map at {va:#x} has {found.tensor.box[1]} rows, not one"
+            )
+        return found, [(place[0], row) for row in place[1:]]
 
     return find
 
@@ -151,12 +170,20 @@ def _check_map_address(issuer: Issuer, va: int) -> None:
         )
 
 
-def _move(issuer: Issuer, tiling: Tiling, place: tuple[int, ...], start: int) -> Move:
+def _move(issuer: Issuer, tiling: Tiling, rows: Places, start: int) -> Move:
     if start % SHARED_ALIGNMENT:
         raise issuer.refuse(
             f"the tile's place in shared memory, {start:#x}, is no multiple of {SHARED_ALIGNMENT}"
         )
-    tensor, tile = tiling.tensor, tiling.tile(place)
+    tensor, tiles = tiling.tensor, [tiling.tile(place) for place in rows]
+    tile = tiles[0]
+    if len(tiles) > 1:  # one behind the other
+        size = len(tile.offsets) * tile.piece_bytes
+        tile = tile._replace(
+            at=np.concatenate([one.at for one in tiles]),
+            inside=np.concatenate([one.inside for one in tiles]),
+            offsets=np.concatenate([one.offsets + size * number for number, one in enumerate(tiles)]),
+        )
     offsets = (tile.offsets + start).astype(np.uint64)
     # the swizzle takes pieces of 16 bytes as a whole, and so what is in them
     places = tensor_tiles.swizzled(offsets, Swizzle(tensor.swizzle))
@@ -180,7 +207,7 @@ def _reduction(code: Code, issuer: Issuer, what: str, tensor: TensorMap) -> Redu
 
 FIELDS = (
     "global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride", "elemtype",
-    "interleave_layout", "swizzle_mode", "fill_mode",
+    "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode",
 )  # fmt: skip
 WITH_NUMBER = ("box_dim", "global_dim", "global_stride", "element_stride")
 
@@ -248,7 +275,7 @@ def _replaced(data: bytes, what: str, number: int, value: int) -> bytes:
     elif what == "swizzle_mode":
         changes = {"swizzle": value, "unnamed_86": 0}
     else:
-        changes = {{"interleave_layout": "interleave", "fill_mode": "fill"}[what]: value}
+        changes = {{"interleave_layout": "interleave", "fill_mode": "fill"}.get(what, what): value}
     whole = int.from_bytes(data, "little")
     for name, part in changes.items():
         field = TensorMap.fields[name]

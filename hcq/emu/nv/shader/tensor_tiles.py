@@ -6,7 +6,7 @@ Next     tensor_map_ops.py (who copies tiles), shared_matrix.py (reads what is s
 Source   PTX ISA, "Tensors": "Tiled Mode" (bounding box, traversal stride, out of boundary access), "Swizzling Modes"
 
 A piece is 16 bytes where tensor and place allow it, else an element. Inferred: that rows of the box that are shorter
-than the swizzle's span follow one another without gaps, and that a NaN that fills is the canonical one.
+than the swizzle's span follow one another without gaps. A NaN that fills is the one that fma.oob knows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader.floats import CANONICAL_NAN
+from hcq.emu.nv.shader.floats import OUTSIDE
 from hcq.emu.nv.shader.types import Lanes
 from hcq.nv.abi.tensor_map import FLOATS, MAX_RANK, ElementType, Fill, Interleave, Swizzle, TensorMap
 
@@ -49,6 +49,8 @@ def why_wrong(tensor: TensorMap, rank: int) -> str:
         return f"its element type is {tensor.element_type}, which has no meaning"
     if tensor.interleave != Interleave.NONE:
         return "interleaved layouts are not emulated"
+    if tensor.swizzle_atomicity and tensor.swizzle != Swizzle.NONE:
+        return "swizzles of more than 16 bytes at a time are not emulated"
     if tensor.global_address % PIECE_BYTES:
         return f"its address, {tensor.global_address:#x}, is no multiple of {PIECE_BYTES}"
     if any(not stride for stride in tensor.strides):
@@ -127,5 +129,4 @@ def filling(tensor: TensorMap, piece_bytes: int) -> Lanes:
     """What a piece outside of the tensor reads as: (piece_bytes,) bytes."""
     if tensor.fill != Fill.NAN:
         return np.zeros(piece_bytes, np.uint8)
-    size = tensor.element_bytes
-    return np.frombuffer(CANONICAL_NAN[size].to_bytes(size, "little") * (piece_bytes // size), np.uint8)
+    return np.full(piece_bytes // 2, OUTSIDE).view(np.uint8)

@@ -14,6 +14,7 @@ gives shared memory other contents too early sees what it copied.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ WORD_BYTES = 4  # every copy is of whole words
 ALL = -1  # of groups that may be pending: none, and none that has not ended
 
 
-class _Issued(NamedTuple):
+class Issued(NamedTuple):
     """Copies of one instruction. group: how many groups each thread had ended before."""
 
     lanes: Lanes
@@ -42,17 +43,17 @@ class _Issued(NamedTuple):
         count = self.data.shape[1] // WORD_BYTES
         return self.index * count, count
 
-    def only(self, which: Lanes) -> _Issued:
+    def only(self, which: Lanes) -> Issued:
         """Those of some of the threads."""
-        return _Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
+        return Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
 
 
 class ThreadCopies:
     """The copies of the threads of a batch, in the order in which they were issued."""
 
     def __init__(self, threads: int) -> None:
-        self._ended = np.zeros(threads, np.int64)  # groups of each thread
-        self._issued: list[_Issued] = []
+        self._threads = threads
+        self._issued: list[Issued] = []
 
     @property
     def are_under_way(self) -> bool:
@@ -61,18 +62,32 @@ class ThreadCopies:
 
     def issue(self, lanes: Lanes, memory: Lanes, index: Lanes, data: Lanes) -> None:
         """These threads copy: `memory[index] = data`, before their wait for it ends."""
-        self._issued.append(_Issued(lanes, self._ended[lanes], memory, index, data))
+        self._issued.append(Issued(lanes, self.ended[lanes], memory, index, data))
+
+    @functools.cached_property
+    def ended(self) -> Lanes:
+        """How many groups each thread has ended."""
+        return np.zeros(self._threads, np.int64)
+
+    def add(self, one: Issued) -> None:
+        """What has been issued elsewhere."""
+        self._issued.append(one)
+
+    def take_all(self) -> list[Issued]:
+        """All that is under way, which is somebody else's from now on."""
+        found, self._issued = self._issued, []
+        return found
 
     def commit(self, lanes: Lanes) -> None:
         """These threads end a group each."""
-        self._ended[lanes] += 1
+        self.ended[lanes] += 1
 
     def wait(self, lanes: Lanes, pending: int) -> None:
         """These threads wait until at most so many of their latest groups are not done; ALL: until all copies are."""
         if not self._issued:
             return
-        done = np.full(len(self._ended), -1)
-        done[lanes] = self._ended[lanes] + 1 if pending == ALL else self._ended[lanes] - pending
+        done = np.full(len(self.ended), -1)
+        done[lanes] = self.ended[lanes] + 1 if pending == ALL else self.ended[lanes] - pending
         self._finish([one.group < done[one.lanes] for one in self._issued])
 
     def stored(self, memory: Lanes, start: Lanes, size: int) -> None:

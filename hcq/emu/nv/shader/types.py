@@ -75,6 +75,7 @@ def _table() -> dict[str, Type]:
     types += [Type("e2m1x2", "x", 1, np.uint8, 2)]
     types += [Type(name, "x", 2, np.uint16, 2) for name in ("e2m3x2", "e3m2x2", "ue8m0x2")]
     types += [Type("u16x2", "u", 4, np.uint16, 2), Type("s16x2", "s", 4, np.int16, 2)]
+    types += [Type("u8x4", "u", 4, np.uint8, 4), Type("s8x4", "s", 4, np.int8, 4)]
     return {type_.name: type_ for type_ in types}
 
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import shared_matrix
+from hcq.emu.nv.shader import shared_matrix, sparse_matrix_ops
 from hcq.emu.nv.shader.batch import WARP, WARPGROUP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
@@ -35,12 +36,12 @@ B32, U64 = TYPES["b32"], TYPES["u64"]
 ROWS = 64
 WARPS = WARPGROUP // WARP
 SHAPE = re.compile(r"m64n(\d+)k(\d+)")
-INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
 RESULTS = {
     "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f16", "f32"), "e5m2": ("f16", "f32"),
-    "s8": ("s32",), "u8": ("s32",),
+    "s8": ("s32",), "u8": ("s32",), "b1": ("s32",),
 }  # fmt: skip
-ALIKE = ({"f16"}, {"bf16"}, {"tf32"}, {"e4m3", "e5m2"}, {"s8", "u8"})
+ALIKE = ({"f16"}, {"bf16"}, {"tf32"}, {"e4m3", "e5m2"}, {"s8", "u8"}, {"b1"})
 MAX_COLUMNS = 256
 A_REGISTERS = 4
 REGISTER_COUNTS = range(24, 257, 8)  # of setmaxnreg
@@ -65,9 +66,32 @@ def wgmma(code: Code) -> Step:
     return lambda registers, group: None
 
 
-def _product(code: Code) -> Step:
-    if "sp" in code.rest:
-        raise code.refuse("sparse products are not emulated")
+Metadata = Callable[[Registers, Group, Lanes, Lanes], "tuple[Lanes, Lanes]"]
+
+
+class Form(NamedTuple):
+    """Which product a `wgmma.mma_async` is.
+
+    stored   the depth that A has in memory or registers: a half where it is sparse, with `metadata`
+    sign     of A * B
+    turned   whether A and B, where they are in shared memory, have rows contiguous rather than the depth
+    """
+
+    columns: int
+    depth: int
+    stored: int
+    kinds: tuple[str, str]
+    result: str
+    saturates: bool
+    in_registers: bool
+    sign: int
+    turned: tuple[bool, bool]
+    metadata: Metadata | None
+
+
+def form_of(code: Code) -> Form:
+    """The words of a `wgmma.mma_async`, behind its name. Raises PtxError."""
+    is_sparse = code.flag("sp")
     shape = next((found for found in map(SHAPE.fullmatch, code.rest) if found), None)
     if shape is None:
         raise code.refuse("the shape is m64nNkK")
@@ -75,8 +99,14 @@ def _product(code: Code) -> Step:
     columns, depth = int(shape[1]), int(shape[2])
     saturates = code.flag("satfinite")
     result = code.type("f16", "f32", "s32").name
-    kinds = tuple(code.type(*INPUT_BITS).name for _ in range(2))
-    _check_types(code, result, kinds, columns, depth)
+    kinds = code.take(*INPUT_BITS), code.take(*INPUT_BITS)
+    if not all(kinds):
+        raise code.refuse(f"the matrices' types are two of {', '.join(INPUT_BITS)}")
+    stored = depth // 2 if is_sparse else depth  # of A
+    _check_types(code, result, kinds, columns, stored)
+    if kinds[0] == "b1" and (is_sparse or not code.flag("and") or not code.flag("popc")):
+        raise code.refuse("products of bits are dense, with .and.popc")
+    metadata = _metadata(code, kinds[0], depth) if is_sparse else None
     is_integer = result == "s32"
     if len(code.operands) < 4:
         raise code.refuse("expected accumulators, two matrices and whether to accumulate")
@@ -91,14 +121,34 @@ def _product(code: Code) -> Step:
         if can_transpose
         else [False] * 2
     )
-    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], turned[-1])
-    if in_registers:
-        a_matrix = _in_registers(code, code.operands[1], kinds[0], depth)
+    of_a = not in_registers and turned[0]
+    sign = signs[0] * signs[1]
+    return Form(
+        columns,
+        depth,
+        stored,
+        kinds,
+        result,
+        saturates and is_integer,
+        in_registers,
+        sign,
+        (of_a, turned[-1]),
+        metadata,
+    )
+
+
+def _product(code: Code) -> Step:
+    form = form_of(code)
+    columns, kinds, metadata = form.columns, form.kinds, form.metadata
+    b_bytes = shared_matrix.DEPTH_BYTES * form.depth // form.stored
+    b_matrix = _in_shared(code, code.operands[2], columns, kinds[1], form.turned[1], b_bytes)
+    if form.in_registers:
+        a_matrix = _in_registers(code, code.operands[1], kinds[0], form.stored)
     else:
-        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], turned[0])
+        a_matrix = _in_shared(code, code.operands[1], ROWS, kinds[0], form.turned[0])
     accumulates = code.predicate(code.operands[3])
-    accumulator = _accumulator(code, result, columns, saturates and is_integer)
-    sign, least = signs[0] * signs[1], LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
+    accumulator = _accumulator(code, form.result, columns, form.saturates)
+    sign, least = form.sign, LEAST.get(kinds[0], 0.0) * LEAST.get(kinds[1], 0.0)
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -106,7 +156,11 @@ def _product(code: Code) -> Step:
         leaders = threads[::WARPGROUP]
         x = a_matrix(registers, group, threads)
         y = b_matrix(registers, group, threads)
-        found = in_order(least, x, y.transpose(0, 2, 1), ZERO)
+        y = y.transpose(0, 2, 1)
+        if metadata is None:
+            found = in_order(least, x, y, ZERO)
+        else:
+            found = sparse_matrix_ops.total(least, *metadata(registers, group, threads, x), y, ZERO)
         if sign < 0:
             found = -found
         adds = of_threads(accumulates(registers), leaders, group.batch)
@@ -121,12 +175,35 @@ def _product(code: Code) -> Step:
     return step
 
 
+def _metadata(code: Code, kind: str, depth: int) -> Metadata:
+    """What makes A whole: the operands behind B are metadata and selector, as of mma.sp in each warp."""
+    if len(code.operands) < 6:
+        raise code.refuse(
+            "expected accumulators, two matrices, metadata, their selector and whether to accumulate"
+        )
+    slot, selector = code.slot(code.operands[3], B32), sparse_matrix_ops.selector_of(code, code.operands[4])
+    del code.operands[3:5]
+    kept = sparse_matrix_ops.storage(INPUT_BITS[kind], depth, selector, False)
+    if kept is None:
+        raise code.refuse(f"no threads have the metadata of this product with the selector {selector}")
+
+    def of(registers: Registers, group: Group, threads: Lanes, stored: Lanes) -> tuple[Lanes, Lanes]:
+        words = of_threads(registers[slot], threads, group.batch).reshape(-1, WARP)
+        codes = sparse_matrix_ops.chunks_of(words, kept)
+        runs = np.ones(len(codes), bool)
+        sparse_matrix_ops.check(code, group, codes, kept, threads[::WARP], runs)
+        return sparse_matrix_ops.whole(stored, codes.reshape(len(stored), ROWS, -1), kept.unit)
+
+    return of
+
+
 def _check_types(code: Code, result: str, kinds: tuple[str, ...], columns: int, depth: int) -> None:
     bits = INPUT_BITS[kinds[0]]
     if not any(alike.issuperset(kinds) for alike in ALIKE) or result not in RESULTS[kinds[0]]:
         raise code.refuse(f"there is no product of .{kinds[0]} and .{kinds[1]} with a result of .{result}")
     if depth * bits != 8 * shared_matrix.DEPTH_BYTES:
-        raise code.refuse(f"products of .{kinds[0]} have k{8 * shared_matrix.DEPTH_BYTES // bits}")
+        whole = 8 * shared_matrix.DEPTH_BYTES // bits
+        raise code.refuse(f"products of .{kinds[0]} have k{whole}, sparse ones k{2 * whole}")
     is_even = columns % 16 == 0 or columns in (8, 24) or result != "s32"
     if columns % 8 or not 8 <= columns <= MAX_COLUMNS or not is_even:
         raise code.refuse(f"there is no product with {columns} columns")
@@ -171,7 +248,14 @@ Matrix = Callable[
 ]  # (registers, group, threads) -> (warpgroups, rows, depth)
 
 
-def _in_shared(code: Code, operand: Operand, rows: int, kind: str, is_transposed: bool) -> Matrix:
+def _in_shared(
+    code: Code,
+    operand: Operand,
+    rows: int,
+    kind: str,
+    is_transposed: bool,
+    depth_bytes: int = shared_matrix.DEPTH_BYTES,
+) -> Matrix:
     slot = code.slot(operand, U64)
     numbers, instruction = to_numbers(kind), code.instruction
 
@@ -191,7 +275,7 @@ def _in_shared(code: Code, operand: Operand, rows: int, kind: str, is_transposed
                 [(block, thread)],
             )
         try:
-            return shared_matrix.load(batch, leaders, matrix, rows, numbers, is_transposed)
+            return shared_matrix.load(batch, leaders, matrix, rows, numbers, is_transposed, depth_bytes)
         except BadAccess as bad:
             raise group.fault(bad, instruction, "load of a matrix", leaders) from None
 

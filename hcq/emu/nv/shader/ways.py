@@ -150,7 +150,24 @@ applypriority.global.L2::evict_normal [%d1], 128; alloca.u64 %d1, %d2; stacksave
 bra.uni END; bar.sync 0; barrier.sync 0; bar.sync 0, 64; bar.red.popc.u32 %r1, 0, %p1; bar.warp.sync 0xFFFFFFFF;
 barrier.cluster.arrive.aligned; exit; ret; trap; tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1, %r2}];
 suld.b.1d.b32.trap %r1, [%d1, {%r2}]; sust.b.1d.b32.trap [%d1, {%r2}], %r1; txq.width.b32 %r1, [%d1];
-multimem.ld_reduce.global.add.f32 %f1, [%d1]; brkpt;
+multimem.ld_reduce.global.add.u32 %r1, [%d1]; multimem.st.global.u32 [%d1], %r1; brkpt;
+multimem.red.global.add.u32 [%d1], %r1; st.async.release.gpu.global.u32 [%d1], %r1;
+red.async.release.gpu.global.add.s32 [%d1], %r1; add.u8x4 %r1, %r2, %r3; fma.rn.oob.f16x2 %r1, %r2, %r3, %r4;
+cvt.rs.f16x2.f32 %r1, %f1, %f2, %r2; cvt.rs.satfinite.e4m3x4.f32 %r1, {%f1, %f2, %f3, %f4}, %r2;
+ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [%r5];
+stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r1], {%r2};
+mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r7, %r8}, {%r1, %r2, %r3, %r4};
+mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%e1, %e2, %e3, %e4}, {%e1, %e2, %e3, %e4, %e5, %e6, %e7, %e8},
+{%e1, %e2, %e3, %e4}, {%e1, %e2, %e3, %e4};
+mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4},
+{%r5, %r6, %r7, %r8}, {%f1, %f2, %f3, %f4}, %r9, 0;
+wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 0, 1, 1, 1, 0, 0;
+wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1, %r2, %r3, %r4}, %d1, %d2, 1;
+tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, 1;
+tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %d1, %d2, [%r3], %r2, 1;
+tcgen05.mma.ws.cta_group::1.kind::f16.collector::b0::fill [%r1], %d1, %d2, %r2, 1;
+tcgen05.shift.cta_group::1.down [%r1]; tcgen05.cp.cta_group::1.128x256b [%r1], %d1;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];
 clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];
 """

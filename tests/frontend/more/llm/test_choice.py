@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hcq.frontend.more.llm.answers import Choice, Piece
 from hcq.frontend.more.llm.chances import chance_of
-from hcq.frontend.more.llm.choice import Choice, Piece
 from tests.frontend.more.llm import alphabet
 
 

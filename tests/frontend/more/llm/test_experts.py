@@ -14,9 +14,8 @@ import hcq
 from hcq import Tensor, UsageError
 from hcq.frontend.io.gguf_writer import Packed
 from hcq.frontend.more.llm.configuration import Configuration, Experts, of_config, of_gguf
-from hcq.frontend.more.llm.experts import mixture
 from hcq.frontend.more.llm.files import open_model
-from hcq.frontend.more.llm.model import Model
+from hcq.frontend.more.llm.model import Model, mixture
 from hcq.frontend.more.llm.names import IN_A_LAYER, OUTSIDE, weights_of, words_of
 from hcq.frontend.more.llm.session import Session
 from hcq.frontend.more.llm.stretching import PLAIN, Linear, Llama3, Long, Yarn

@@ -12,8 +12,7 @@ import pytest
 
 from hcq import UsageError
 from hcq.frontend.more.llm.merging import merged
-from hcq.frontend.more.llm.patterns import Pattern
-from hcq.frontend.more.llm.splitting import HARMLESS, splitter, splitter_of_json
+from hcq.frontend.more.llm.splitting import HARMLESS, Pattern, splitter, splitter_of_json
 from hcq.frontend.more.llm.tokenizer_files import of_folder
 from tests.frontend.more.llm.test_hostile import JSON
 from tests.frontend.more.llm.test_tokenizer import TEXTS

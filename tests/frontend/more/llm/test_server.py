@@ -21,7 +21,7 @@ import pytest
 
 from hcq import DriverError, UsageError
 from hcq.frontend.io import local_server
-from hcq.frontend.io.deadlines import Deadlines
+from hcq.frontend.io.local_server import Deadlines
 from hcq.frontend.more.llm import server as server_module
 from hcq.frontend.more.llm.batch import Batch
 from hcq.frontend.more.llm.dialogue import form_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from hcq import config
+from hcq.emu.compiled import threads
+from hcq.emu.metal.shader import compiled
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.groups import write
 from hcq.emu.metal.shader.parser import parse
 from hcq.emu.metal.shader.program import Program
+from hcq.emu.metal.shader.stopping import Stop, Stopped
 
 GOLDEN = Path(__file__).resolve().parents[4] / "kernels_golden" / "metal"
 HEAD = (
@@ -378,3 +382,42 @@ def test_random_programs_leave_the_same_bits(seed: int, threads: int) -> None:
     text += f"float z = (float)x * 0.25f;\n{body}\nout[all] = x ^ y; out[all + {3 * threads}u] = as_type<int>(z);\n}}\n"
     data = np.random.default_rng(seed).integers(-50, 50, 192, np.int32).view(np.uint8)
     both(text, 3, threads, ints(*[0] * 6 * threads), data, ints(4))
+
+
+SUMS = (
+    HEAD
+    + PLACES
+    + "  int sum = (int)all;\n  for (int j = 0; j < n; ++j) { sum = sum * 5 + p[(sum + j) & 255]; }\n"
+    + "  out[all] = sum;\n}\n"
+)
+
+
+def test_groups_on_several_threads_leave_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "ALONE", 0)
+    monkeypatch.setattr(threads, "count", lambda: 3)
+    data = np.zeros(4 * 64 * 29, np.uint8), ints(*range(7, 263)), ints(50)
+    assert both(SUMS, 29, 64, *data)[0].any()
+
+
+def test_of_several_threads_the_first_fault_of_the_grid_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "ALONE", 0)
+    monkeypatch.setattr(threads, "count", lambda: 4)
+    source = parse(HEAD + PLACES + "  out[all] = n;\n}\n")
+    kernel = source.kernels["k"]
+    code = write(source, kernel, (32, 1, 1))
+    for _ in range(20):  # threads are never at the same places
+        with pytest.raises(KernelFault, match="out") as found:
+            Compiled(kernel, code).run((64, 1, 1), [np.zeros(4 * 640, np.uint8), ints(1), ints(1)])
+        assert re.findall(r"\d+", str(found.value))[:2] == ["640", "640"]  # the index, and how many there are
+
+
+@pytest.mark.parametrize("way", ["interpreted", "compiled"])
+def test_a_kernel_that_is_told_to_stop_stops_in_its_loop(way: str) -> None:
+    source = parse(SUMS)
+    program, stop = Program(source, source.kernels["k"], way), Stop()
+    data = dict(enumerate((np.zeros(4 * 64, np.uint8), ints(*range(256)), ints(2**31 - 1))))
+    timer = threading.Timer(0.1, stop.ask)
+    timer.start()
+    with pytest.raises(Stopped):
+        program.run((1, 1, 1), (64, 1, 1), data, stop=stop)  # type: ignore[arg-type]
+    timer.join()

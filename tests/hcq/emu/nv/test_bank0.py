@@ -83,6 +83,23 @@ def test_from_hopper_on_the_bank_says_where_the_parameters_are(word: str, at: in
 
 
 @pytest.mark.parametrize(
+    ("word", "at", "base"), [("nv:sm_80", 0x40, 0), ("nv:sm_90", 0x198, 0x210), ("nv:sm_120", 0x348, 0x380)]
+)
+@pytest.mark.parametrize("what", ["where it is", "the grid"])
+def test_a_bank_that_says_else_than_that_of_the_same_launch_before_is_refused(
+    word: str, at: int, base: int, what: str
+):
+    raw, made = launch(word, ADDRESS if not base else INSIDE, constant_buffer_invalidate_0=1)
+    size = 8 if not base else 16
+    put(made, at, struct.pack("<2Q", made.bank_va + base, made.bank_va + base + 8)[:size])
+    for _ in range(3):
+        do(raw, made.words)
+    offset = at if what == "where it is" else {"nv:sm_120": 0x370}.get(word, 0x00C)
+    made.bank[offset] ^= 7
+    assert "constant bank 0 says" in refused(raw, made)
+
+
+@pytest.mark.parametrize(
     ("word", "reciprocals", "clusters"),
     [("nv:sm_90", 0x150, 0x15C), ("nv:sm_100", 0x2B0, 0x2C0), ("nv:sm_120", 0x2B0, 0x2C0)],
 )

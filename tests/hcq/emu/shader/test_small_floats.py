@@ -47,3 +47,16 @@ def test_the_largest_and_what_is_beyond_it_are_those_of_the_standards() -> None:
         assert kind.narrow(np.array([-0.0, -1e-9])).tolist() == [0, 0]
     assert E2M1.narrow(beyond).tolist() == [7, 15, 7]
     assert E2M3.narrow(np.array([-0.0])).tolist() == E3M2.narrow(np.array([-0.0])).tolist() == [32]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_computed_is_what_the_tables_say(name: str) -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 200_000, np.uint64).astype(np.uint32).view(np.float32)
+    sizes = (rng.standard_normal(50_000) * 10.0 ** rng.integers(-8, 6, 50_000)).astype(np.float32)
+    for kind in (FORMATS[name], FORMATS[name].saturating):
+        middle = (kind.values[1:] / 2 + kind.values[:-1] / 2).astype(np.float32)
+        near = [np.nextafter(middle, np.float32(way)) for way in (-np.inf, np.inf)]
+        for x in (bits, sizes, kind.values, middle, *near):
+            with np.errstate(all="ignore"):
+                assert kind.computed(x).tolist() == kind.narrow(x).tolist()

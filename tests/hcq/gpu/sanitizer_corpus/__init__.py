@@ -12,6 +12,9 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
+    faults_c,
+    faults_msl,
+    faults_ptx,
     hazard_assembly,
     idioms_cuda,
     idioms_hip,
@@ -35,6 +38,9 @@ from tests.hcq.gpu.sanitizer_corpus import (
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 FILES = (
+    faults_c,
+    faults_msl,
+    faults_ptx,
     hazard_assembly,
     idioms_cuda,
     idioms_hip,

@@ -13,6 +13,7 @@ from hcq.performance import datasheets, roofline
 from hcq.performance.counters import Counters
 from hcq.performance.model.chips import RATES, rates_of
 from hcq.performance.model.rates import NAMES
+from hcq.performance.model.resources import load_of
 from hcq.performance.model.time import BOUND_TOGETHER, estimate, together
 
 WANTED = "a100 h100 h200 b200 rtx3090 a6000 rtx4090 rtx5090 mi250 mi300x mi355x rx7900xtx rx9070xt m1 m2 m3 m4".split()
@@ -44,7 +45,7 @@ def test_every_chip_has_rates_each_with_its_source(name: str) -> None:
     assert set(NAMES) <= set(rates.sources)
     assert all(rates.sources.values())
     assert 0 < rates.l1 < rates.l2 < rates.dram
-    assert 0 < rates.read_share - rates.mix_loss <= rates.read_share <= 1
+    assert 0 < rates.read_share <= 1 and 0 < rates.read_share - rates.mix_loss <= 1
 
 
 def test_every_datasheet_has_rates_and_the_other_way_round() -> None:
@@ -83,6 +84,36 @@ def test_fewer_warps_at_once_never_hide_more(chip: str) -> None:
     sheet = datasheets.chip(chip)
     times = [estimate(stream(sheet.arch, registers=one), sheet).seconds for one in (32, 64, 128, 255)]
     assert times == sorted(times) and times[-1] > times[0]
+
+
+@pytest.mark.parametrize("clocks", [1e3, 1e5])
+def test_a_block_that_has_a_unit_for_itself_takes_its_work_and_its_waits_one_after_the_other(
+    clocks: float,
+) -> None:
+    chip = datasheets.chip("a100")
+    blocks = chip.units
+    alone = stream(
+        blocks=blocks, grid_blocks=blocks, grid=(blocks, 1, 1), warps=8 * blocks, barriers=8 * blocks, registers=255,
+        shared_bytes=160 << 10, ops={"alu": round(8 * blocks * clocks / 4)}, waits={"global": 8.0 * blocks},
+        load_requests=8 * blocks, l2_requests=8 * blocks, l1_clocks=0.0, l2_bytes=0, beyond_l2_bytes=0,
+        dram_read_bytes=0, dram_write_bytes=0,
+    )  # fmt: skip
+    found = estimate(alone, chip, launched_by="")
+    own = dict(found.parts)["alu pipe"]
+    rates = rates_of(chip)
+    least = own + (found.latency + rates.block_clocks) / chip.clock_hz
+    assert least <= found.seconds <= 1.1 * least + blocks * rates.begin_clocks / chip.clock_hz
+
+
+@given(st.integers(1, 1 << 20))
+def test_blocks_begin_one_after_another(blocks: int) -> None:
+    chip = datasheets.chip("a40")
+
+    def begin(count: int) -> float:
+        counted = Counters(arch="sm_86", blocks=count, grid_blocks=count)
+        return load_of(counted, chip, rates_of(chip), False).chip["the begin of blocks"]
+
+    assert begin(2 * blocks) == pytest.approx(2 * begin(blocks))
 
 
 def test_a_faster_chip_of_a_kind_takes_less_time() -> None:

@@ -263,18 +263,23 @@ def low_of_nans(x: Any, y: Any) -> Any:
     return found
 
 
+def alike_in_halves(x: Any, y: Any) -> Any:
+    """Whether each half of a word is the same, or a NaN of float16 or bfloat16 in both."""
+    halves = [
+        (x >> at & 0xFFFF == y >> at & 0xFFFF) | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
+        for at in (0, 16)
+    ]
+    found: Any = halves[0] & halves[1]
+    return found
+
+
 def differences(a: State, b: State) -> list[str]:
     """What is not alike, in words. A NaN is like a NaN: NumPy's own depends on the lane where there are two."""
     out = []
     for name in ("vectors", "scalars"):
         x, y = getattr(a, name), getattr(b, name)
         nan = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
-        halves = [
-            (x >> at & 0xFFFF == y >> at & 0xFFFF)
-            | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
-            for at in (0, 16)
-        ]
-        nan |= halves[0] & halves[1] | (low_of_nans(x, y) if name == "vectors" else False)
+        nan |= alike_in_halves(x, y) | (low_of_nans(x, y) if name == "vectors" else False)
         for place in np.argwhere((x != y) & ~nan)[:4].tolist():
             at = tuple(place)
             out.append(f"{name}{place}: {int(x[at]):#x} and {int(y[at]):#x}")
@@ -282,7 +287,8 @@ def differences(a: State, b: State) -> list[str]:
         x, y = getattr(a, name), getattr(b, name)
         if name != "conditions":
             x, y = x.view(np.uint32), y.view(np.uint32)
-            x, y = np.where(low_of_nans(x, y), 0, x), np.where(low_of_nans(x, y), 0, y)
+            alike = low_of_nans(x, y) | alike_in_halves(x, y)
+            x, y = np.where(alike, 0, x), np.where(alike, 0, y)
         if not np.array_equal(x, y):
             out.append(f"{name} differ at {np.flatnonzero(x != y)[:8].tolist()}")
     if a.instructions != b.instructions:

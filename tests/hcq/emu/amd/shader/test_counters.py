@@ -272,6 +272,38 @@ def test_barriers_and_lds_of_a_whole_kernel(arch: str) -> None:
     assert (found.shared_passes, found.bank_conflicts) == (2 * 3 * 256 // 32, 0)
 
 
+PRODUCTS = """
+declare <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half>, <4 x half>, <4 x float>, i32, i32, i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {
+IDS
+  %p = getelementptr <4 x half>, ptr addrspace(1) %in, i64 %i
+  %x = load <4 x half>, ptr addrspace(1) %p
+  %y0 = bitcast <4 x half> %x to <2 x float>
+  %sum0 = shufflevector <2 x float> %y0, <2 x float> %y0, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+STEPS
+  %q = getelementptr <4 x float>, ptr addrspace(1) %out, i64 %i
+  store <4 x float> %sumLAST, ptr addrspace(1) %q
+  ret void
+}
+"""
+
+
+def test_a_wave_waits_for_its_matrix_unit_as_long_as_a_product_before_keeps_it() -> None:
+    def clocks(products: int) -> float:
+        step = (
+            "  %sum{next} = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half> %x, <4 x half> %x, "
+        )
+        step += "<4 x float> %sum{now}, i32 0, i32 0, i32 0)"
+        steps = "\n".join(step.format(now=now, next=now + 1) for now in range(products))
+        ir = PRODUCTS.replace("STEPS", steps).replace("LAST", str(products))
+        found = launch("gfx942", ir, 1, 64, np.zeros(64 * 4, np.float16), np.zeros(64 * 4, np.float32))
+        return found.waits["clocks"] / found.warps
+
+    chip = datasheets.chip("mi300x")
+    of_one = 2 * 16**3 / (chip.matrix_flops["f16"] / (chip.units * chip.clock_hz * chip.schedulers))
+    assert clocks(34) - clocks(2) == pytest.approx(32 * of_one, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

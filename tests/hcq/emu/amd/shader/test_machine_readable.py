@@ -37,9 +37,8 @@ LEFT_OUT = {
     *"v_pk_fmac_f16 v_swap_b32 v_swap_b16 v_swaprel_b32 v_permlane64_b32 v_dot2acc_f32_f16".split(),
     *"ds_gws_init ds_gws_sema_br ds_gws_barrier".split(),
 }
-# registers by a mask in M0; what LLVM does not have on gfx950; the first half of v_mfma_scale, a format of its own here
+# what LLVM does not have on gfx950; the first half of v_mfma_scale, a format of its own here
 NOT_DECODED = {
-    *"global_load_block global_store_block scratch_load_block scratch_store_block".split(),
     *"s_set_valu_coexec_mode v_mfma_f32_16x16x8_xf32 v_mfma_f32_32x32x4_xf32".split(),
     "v_mfma_ld_scale_b32",
 }

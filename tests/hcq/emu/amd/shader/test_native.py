@@ -253,6 +253,17 @@ def test_a_kernel_is_compiled_once_it_has_cost_as_much_or_is_kept_on_disk(
     assert is_compiled(run(2)[2])
 
 
+@pytest.mark.parametrize("way", ["", "1"], indirect=True)
+def test_what_a_kernel_has_cost_in_processes_before_counts(
+    way: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_made", {})
+    config.use(dataclasses.replace(config.current(), cache_dir=tmp_path))
+    in_turn = [is_compiled(run(150)[2]) for _ in range(60)]  # none of them runs it for long enough
+    first = in_turn.index(True)
+    assert 2 < first and all(in_turn[first:])
+
+
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = config.current()
     config.use(dataclasses.replace(before, cache_dir=tmp_path))

@@ -266,3 +266,51 @@ def test_a_load_beyond_the_end_is_a_fault_of_that_lane() -> None:
     with pytest.raises(PageFault, match=r"read of 4 bytes .*work-item \(60, 0, 0\)"):
         data, out = np.zeros(60, np.uint32), np.zeros(64, np.uint32)
         kernel.run("places", [data, LANES.astype(np.int32), out], block=(64, 1, 1))
+
+
+PUTS = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @puts(ptr addrspace(1) %in, ptr addrspace(1) %index, ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %ip = getelementptr i32, ptr addrspace(1) %index, i32 %t
+  %i = load i32, ptr addrspace(1) %ip
+  %is = icmp sge i32 %i, 0
+  br i1 %is, label %go, label %done
+go:
+  %p = getelementptr TYPE, ptr addrspace(1) %in, i32 %t
+  %x = load TYPE, ptr addrspace(1) %p, align 4
+  %to = getelementptr i32, ptr addrspace(1) %out, i32 %i
+  store TYPE %x, ptr addrspace(1) %to, align 4
+  br label %done
+done:
+  ret void
+}
+"""
+WHERE_TO = {  # the first word of each lane, for lanes of so many; where waves overlap, their order is anything
+    "a row": lambda words: words * LANES,
+    "sixteens apart": lambda words: words * (LANES % 16 + LANES // 16 * 20),
+    "sixteens that overlap": lambda words: words * (LANES % 16 + LANES // 16 * 3) + LANES // 16,
+    "sixteens in each other's place": lambda words: words * (LANES % 16),
+    "sixteens backwards": lambda words: words * (LANES % 16 + 48 - LANES // 16 * 16),
+    "lanes that overlap": lambda words: LANES * 1,
+    "some lanes off": lambda words: np.where(LANES % 5 == 1, -1, words * LANES),
+    "anywhere": lambda words: LANES * 37 % 101,
+}
+
+
+@pytest.mark.parametrize("where", WHERE_TO)
+@pytest.mark.parametrize("words", [1, 2, 3, 4])
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_stores_of_lanes_leave_what_the_interpreter_leaves(arch: str, words: int, where: str) -> None:
+    kernel = Loaded(PUTS.replace("TYPE", "i32" if words == 1 else f"<{words} x i32>"), arch)
+    step = 4 if words == 3 else words
+    data = np.random.default_rng(words).integers(0, 1 << 32, (64, step), np.uint32)
+    left = []
+    for way in ("0", "always"):
+        use(way)
+        out, to = np.zeros(1024, np.uint32), WHERE_TO[where](words)
+        index = np.where(to >= 0, to + LANES // 32 * 512, -1).astype(np.int32)
+        kernel.run("puts", [data, index, out], block=(64, 1, 1))
+        left.append(out)
+    assert left[0].any()
+    assert (left[0] == left[1]).all()

@@ -311,9 +311,16 @@ def place(kind: str, depth: int, size: int, k: int) -> tuple[int, int]:
     return half + 2 * quarter, k % (depth // 4)
 
 
+SIGNS = [  # of A and B; the third bit means nothing
+    (name, {"neg_lo": neg} if neg else {})
+    for name, (kind, _, _) in WMMA.items()
+    for neg in ((3, 7) if kind.startswith("iu") else (0,))
+]
+
+
 @pytest.mark.parametrize("size", [32, 64])
-@pytest.mark.parametrize("name", WMMA)
-def test_wmma_spreads_rows_over_lanes(name: str, size: int) -> None:
+@pytest.mark.parametrize(("name", "signs"), SIGNS)
+def test_wmma_spreads_rows_over_lanes(name: str, signs: dict[str, int], size: int) -> None:
     in_kind, out_kind, depth = WMMA[name]
     rng = np.random.default_rng(3)
     a, b = random_matrix(rng, (16, depth), in_kind), random_matrix(rng, (depth, 16), in_kind)
@@ -337,10 +344,9 @@ def test_wmma_spreads_rows_over_lanes(name: str, size: int) -> None:
                 registers.setdefault(16 + register, np.zeros(64, np.uint64))[lane] = int(c[i, j]) & 0xFFFFFFFF
             else:
                 pack(registers, 16, lane, register, c[i, j], out_kind)
-    fields = {"neg_lo": 3} if in_kind.startswith("iu") else {}
     columns = {register: value[:size].astype(np.uint32) for register, value in registers.items()}
     operands = [f"v[{first}:{first + 7}]" for first in (32, 0, 8, 16)]
-    words = assemble(RDNA4, name, operands, None, None, **fields)
+    words = assemble(RDNA4, name, operands, None, None, **signs)
     out = run_words(ARCH, words, v=columns, wave_size=size)
     expected = a @ b + c
     for i in range(16):

@@ -166,3 +166,47 @@ def test_the_vendors_assembler_takes_the_text_of_these_tests():
 
     lines = f"mbarrier.init.shared::cta.b64 [%m], 1; {LOAD} {TELL} {WAIT} {STORE} {DONE}"
     assert link_ptx(f"{HEAD} {lines} ret; }}", "sm_90a")
+
+
+@pytest.mark.parametrize("mask", [0x0001, 0x8421, 0xFFFF, 0])
+def test_a_mask_says_which_bytes_of_each_sixteen_are_stored(mask):
+    lines = f"""mbarrier.init.shared::cta.b64 [%m], 1; {TELL} {LOAD} {WAIT} .reg .b16 %h; mov.u16 %h, {mask};
+    cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%b], [%t], 256, %h; {DONE}"""
+    a = np.random.default_rng(1).integers(0, 256, 256, np.uint8)
+    found = run(lines, a=a.view(np.uint32)).view(np.uint8)
+    chosen = [mask >> byte % 16 & 1 for byte in range(256)]
+    assert np.array_equal(found, np.where(chosen, a, 0))
+
+
+@pytest.mark.parametrize("left, right", [(3, 0), (0, 15), (7, 9)])
+def test_bytes_at_both_ends_are_left_out_where_the_instruction_says_so(left, right):
+    """They may be nobody's memory; the mbarrier counts them."""
+    load = f"""cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob
+    [%t], [%a], 256, {left}, {right}, [%m];"""
+    lines = f"mbarrier.init.shared::cta.b64 [%m], 1; {TELL} {load} {WAIT} {STORE} {DONE}"
+    a = np.random.default_rng(1).integers(1, 256, 256, np.uint8)
+    found = run(lines, a=a.view(np.uint32)).view(np.uint8)
+    wanted = a.copy()
+    wanted[:left] = wanted[256 - right :] = 0
+    assert np.array_equal(found, wanted)
+
+
+def test_at_most_15_bytes_are_left_out_at_an_end():
+    load = LOAD.replace("bytes [%t]", "bytes.ignore_oob [%t]").replace("256, [%m]", "256, 16, 0, [%m]")
+    with pytest.raises(KernelFault, match="at most 15"):
+        run(f"mbarrier.init.shared::cta.b64 [%m], 1; {TELL} {load}")
+
+
+def test_masks_are_for_global_memory():
+    with pytest.raises(PtxError, match="to global memory"):
+        run(LOAD.replace("bytes [%t]", "bytes.cp_mask [%t]").replace("256, [%m]", "256, [%m], %x"))
+
+
+@needs_nvjitlink
+def test_the_vendors_assembler_takes_masks_of_bytes_and_ends_that_are_left_out():
+    from hcq.nv.toolchain.nvjitlink import link_ptx
+
+    lines = """.reg .b16 %h; cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%b], [%t], 256, %h;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%t], [%a], 256, %x, %y, [%m];"""
+    text = f"{HEAD} {lines} ret; }}".replace("8.3", "9.2").replace("sm_90a", "sm_100a")
+    assert link_ptx(text, "sm_100a")

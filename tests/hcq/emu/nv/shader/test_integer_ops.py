@@ -351,3 +351,18 @@ def test_a_guarded_instruction_leaves_the_other_threads_alone():
     a, b = crossed(32, 21)
     lines = "mov.u32 %x, 7; setp.gt.u32 %p, %a, %b; @%p add.u32 %x, %a, %b; @!%p sub.u32 %x, %x, 1;"
     check(lines, [a, b], "32", lambda a, b: a + b if a > b else 6)
+
+
+@pytest.mark.parametrize("word", ["add", "add.sat", "sub.sat", "min", "max"])
+@pytest.mark.parametrize("kind, type_", [("u8x4", np.uint8), ("s8x4", np.int8)])
+def test_four_bytes_of_a_word_are_computed_side_by_side(word, kind, type_):
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 1 << 32, (2, 500), np.uint32)
+    found = instructions(f"{word}.{kind} %x, %a, %b;", [a, b], "32")[0].view(type_)
+    x, y = (one.view(type_).astype(np.int64) for one in (a, b))
+    limits = np.iinfo(type_)
+    wanted = {
+        "add": x + y, "add.sat": np.clip(x + y, limits.min, limits.max),
+        "sub.sat": np.clip(x - y, limits.min, limits.max), "min": np.minimum(x, y), "max": np.maximum(x, y),
+    }[word]  # fmt: skip
+    assert np.array_equal(found, wanted.astype(type_))

@@ -298,6 +298,11 @@ def test_a_trap_is_a_fault():
         run_ptx(kernel("trap;"), "k", 1, 4, 0)
 
 
+def test_a_breakpoint_is_a_fault_where_no_debugger_is():
+    with pytest.raises(KernelFault, match=r"brkpt by 4 threads.*no debugger"):
+        run_ptx(kernel("brkpt; ret;"), "k", 1, 4, 0)
+
+
 def test_a_failed_assert_is_a_fault_only_when_it_is_reached():
     before = ".extern .func __assertfail(.param .b64 a);"
     call = ".param .b64 x; call.uni __assertfail, (x);"
@@ -308,7 +313,7 @@ def test_a_failed_assert_is_a_fault_only_when_it_is_reached():
 
 
 @pytest.mark.parametrize("name, why", [
-    ("vprintf", "the device runtime"), ("malloc", "the device runtime"), ("mine", "declares and does not define"),
+    ("cudaLaunchDeviceV2", "kernels that launch kernels"), ("mine", "declares and does not define"),
 ])  # fmt: skip
 def test_a_call_of_what_is_not_there_is_refused_with_its_line(name, why):
     before = f".extern .func {name}(.param .b64 a);"

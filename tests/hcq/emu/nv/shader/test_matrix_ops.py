@@ -58,6 +58,14 @@ def double_b(t: int, i: int) -> tuple[int, int]:
     return t & 3, t >> 2
 
 
+def doubles_a(t: int, i: int) -> tuple[int, int]:
+    return (t >> 2) + 8 * (i & 1), (t & 3) + 4 * (i >> 1)
+
+
+def doubles_b(t: int, i: int) -> tuple[int, int]:
+    return (t & 3) + 4 * i, t >> 2
+
+
 def spread(matrix: np.ndarray, place: Place, count: int) -> np.ndarray:
     """(32, count): what each thread holds."""
     found = np.zeros((32, count), matrix.dtype)
@@ -91,6 +99,8 @@ CASES = [
     ("m16n8k32", "f32.e4m3.e4m3.f32", "e4m3", np.float32, bytes_a32, 16, bytes_b32, 8, 32),
     ("m16n8k32", "f32.e5m2.e5m2.f32", "e5m2", np.float32, bytes_a32, 16, bytes_b32, 8, 32),
     ("m8n8k4", "f64.f64.f64.f64", np.float64, np.float64, double_a, 1, double_b, 1, 4),
+    *[(f"m16n8k{k}", "f64.f64.f64.f64", np.float64, np.float64, doubles_a, k // 2, doubles_b, k // 4, k)
+      for k in (4, 8, 16)],
 ]  # fmt: skip
 
 

@@ -21,9 +21,9 @@ FREE = 32  # of those every warp of an SM has so many anyway
 @functools.cache
 def products() -> Compiled:
     from hcq.nv.toolchain.nvrtc import compile_cuda
-    from hcq.tools.bench.model.cuda_products import SOURCE
+    from hcq.tools.bench.model.count import source_of
 
-    return compile_cuda(SOURCE, "sm_86")
+    return compile_cuda(source_of("cuda_products"), "sm_86")
 
 
 @needs_nvrtc

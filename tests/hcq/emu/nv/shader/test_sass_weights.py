@@ -31,6 +31,13 @@ STEPS = {
     "integer division": ("int", "a = b / a;"),
     "float to integer": ("float", "a = (float)(int)a + b;"),
     "maximum": ("float", "a = fmaxf(a, b) + b;"),
+    "half to float": (
+        "unsigned short",
+        (
+            'asm("{ .reg .f32 x, y; cvt.f32.f16 x, %0; cvt.f32.f16 y, %1; add.f32 x, x, y; '
+            'cvt.rn.f16.f32 %0, x; }" : "+h"(a) : "h"(b));'
+        ),
+    ),
 }
 REPEATS = 8
 CLOSE = 0.35

@@ -416,12 +416,13 @@ def test_what_cannot_be_is_refused_with_a_reason(lines, why):
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %m0, %m1, [%t], %d, %one;", ".sp is not emulated"),
+        ("tcgen05.mma.ws.cta_group::1.kind::mxf4 [%t], %m0, %m1, %d, %one;", ".ws is for one block"),
         (
             "tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%d}, [%t], %c;",
             "how far both halves are apart is a number",
         ),
-        ("tcgen05.shift.cta_group::1.down [%t];", "not emulated"),
+        ("tcgen05.shift.cta_group::1.up [%t];", "expected tcgen05.shift"),
+        ("tcgen05.cp.cta_group::1.64x128b.warpx4 [%t], %m0;", "to two with .warpx2"),
         ("tcgen05.mma.cta_group::1.kind::f64 [%t], %m0, %m1, %d, %one;", "the kind is one of"),
     ],
 )

@@ -322,3 +322,54 @@ def test_one_block_of_a_pair_counts_what_comes_to_both():
     with pytest.raises(KernelFault, match="the mbarrier is not in the shared memory of the block"):
         apart = tensor.launch.load(text.replace(".cta_group::2", ""), "k")
         tensor.launch.run(apart, 2, 32, box, out, cluster=(2, 1, 1))
+
+
+def rows_named(column: int, rows: tuple[int, ...], size_bytes: int, scatters: bool = False) -> str:
+    places = "{%c0, " + ", ".join(map(str, rows)) + "}"
+    if scatters:
+        return f"""mov.u32 %c0, {column}; @!%first bra OVER; fence.proxy.async.shared::cta;
+        cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%map, {places}], [%tile];
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OVER:"""
+    return f"""mov.u32 %c0, {column}; @!%first bra ISSUED;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %tx, [%bar], {size_bytes};
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes
+    [%tile], [%map, {places}], [%bar]; ISSUED: {WAIT.format(0, 0)}"""
+
+
+@pytest.mark.parametrize("swizzle", list(Swizzle))
+def test_four_rows_of_a_tensor_are_gathered(swizzle):
+    """A row outside reads as zeros, and so do columns."""
+    tensor = Tensor(ElementType.F16, (40, 72))
+    width, rows = SPANS[swizzle] // 2, (17, 3, 39, -1)
+    wanted = np.concatenate([tensor.tile((1, width), (row, 64)) for row in rows])
+    out = np.empty_like(wanted)
+    text = kernel(rows_named(64, rows, wanted.nbytes), wanted.nbytes)
+    tensor.run(text, out, tensor.map((1, width), swizzle=swizzle))
+    assert out.tobytes() == swizzled(wanted, swizzle).tobytes()
+
+
+def test_four_rows_are_scattered_into_a_tensor():
+    tensor = Tensor(ElementType.F32, (10, 16))
+    before, rows = tensor.values.copy(), (7, 0, 4, 12)
+    out = np.empty((4, 8), np.uint32)
+    tensor.run(kernel(rows_named(8, rows, out.nbytes, scatters=True), out.nbytes), out, tensor.map((1, 8)))
+    wanted = before.view(np.uint32).copy()
+    wanted[list(rows[:3]), 8:16] = 0xAAAAAAAA
+    assert np.array_equal(tensor.values.view(np.uint32), wanted)
+
+
+def test_rows_are_gathered_by_maps_whose_boxes_have_one():
+    tensor = Tensor(ElementType.F16, (40, 72))
+    with pytest.raises(KernelFault, match="has 2 rows, not one"):
+        tensor.run(
+            kernel(rows_named(0, (0, 1, 2, 3), 128), 128), np.zeros(64, np.uint16), tensor.map((2, 16))
+        )
+
+
+@needs_nvjitlink
+def test_the_vendors_assembler_takes_gathers_and_scatters():
+    from hcq.nv.toolchain.nvjitlink import link_ptx
+
+    for scatters in (False, True):
+        text = kernel(rows_named(0, (0, 1, 2, 3), 128, scatters), 128)
+        assert link_ptx(text.replace("8.3", "8.6").replace("sm_90a", "sm_100a"), "sm_100a")

@@ -44,10 +44,10 @@ def encoded(values: np.ndarray, kind: str) -> np.ndarray:
 class Layout:
     """Where (row, k) is, in bytes: the manual's canonical layouts, in elements of T = 16 bytes / element."""
 
-    def __init__(self, rows: int, kind: str, major: str, swizzle: str) -> None:
+    def __init__(self, rows: int, kind: str, major: str, swizzle: str, depth_bytes: int = 32) -> None:
         self.size = BYTES[kind]
         t, span = 16 // self.size, SPANS[swizzle] // self.size
-        depth = 32 // self.size
+        depth = depth_bytes // self.size
         self.swizzle = swizzle
         if major == "k":  # ((8,m),(T,2k)):((span,SBO),(1,T)), without a swizzle ((T,SBO),(1,LBO))
             stride = 8 * span
