@@ -3,8 +3,8 @@
 In       statements: what is loaded from arrays, computed, compared, stored
 Out      the text of a module with a function `run`, for assemble.py; `Routine.run` calls it
 Changes  itself
-Next     assemble.py (text to machine code), hcq/emu/shader/native_shared_races.py and native_global_races.py (who has
-         some)
+Next     assemble.py (text to machine code), hcq/emu/shader/native_shared_races.py and
+         hcq/emu/shader/native_global_races.py (who has some)
 
 A routine takes one table of words of 64 bits, each a number or the address of an array, by its place. It computes with
 numbers of 64 bits, which are signed; `>>` and `//` are for those that are not negative, and for addresses.

@@ -4,7 +4,8 @@ In       accesses as global_races.py has them; its marks (marks.py) and its orde
 Out      True where no lane's access races, and the marks are as NumPy would have left them; else False, and nothing
          has changed: global_races.py looks at the whole access again, and says what it finds
 Changes  the marks
-Next     global_races.py (the reference, with functions of the same names), hcq/emu/compiled/routine.py (how it is written)
+Next     global_races.py (the reference, with functions of the same names), page_table.py (where marks are),
+         hcq/emu/compiled/routine.py (how it is written)
 
 Plain loads and stores are looked at here, and stores that may be atomic ones where nothing atomic was. All else is left
 to NumPy: atomic operations, accesses to pages of several sizes of cells, stores of equal values, whatever is a finding.
@@ -54,7 +55,8 @@ class NativeGlobalRaces:
     """Those of one launch."""
 
     def __init__(self, shadow: Shadow, warps_per_block: int) -> None:
-        self.shadow, self.order = shadow, None
+        self.shadow = shadow
+        self.order: Order | None = None
         self.table = np.zeros(TABLE_WORDS, np.int64)
         self.table[PER_BLOCK] = warps_per_block
         self.here = native.address_of(self.table.data)
@@ -233,7 +235,8 @@ class _Text:
                 self.cells[at + more], self.own[at + more] = cell + more, warp
                 self.first_lanes[at + more] = self.last_lanes[at + more] = lane
             count.set(at + cells)
-            last_address.set(at_address), last_warp.set(warp)
+            last_address.set(at_address)
+            last_warp.set(warp)
         with r.when(count.get().eq(0)):
             r.leave(QUIET)
         self.count, self.are_written = count.get(), written.get()

@@ -77,7 +77,13 @@ class NativeSharedRaces:
         races = self.races
         self.unit, self.has_changes = races.unit, races.changes is not None
         self.table[STRIDE], self.table[SHIFT] = races.stride, races.unit.bit_length() - 1
-        marks = [races.writer, races.write_clock, races.write_site, races.write_lane, races.record]
+        marks: list[Array] = [
+            races.writer,
+            races.write_clock,
+            races.write_site,
+            races.write_lane,
+            races.record,
+        ]
         for one in (races.reads, races.changes):
             if one is not None:
                 marks += [one.clock, one.site, one.lane]
@@ -136,7 +142,8 @@ class _Text:
                 r.leave(FINDS)
             with r.when(warp.ne(warp_now.get())):
                 block = warp // self.per_block
-                base.set(block * r.field(STRIDE)), own.set(warp - block * self.per_block)
+                base.set(block * r.field(STRIDE))
+                own.set(warp - block * self.per_block)
                 warp_now.set(warp)
             first, place = base.get() + (at >> shift), count.get()
             with r.loop(cells) as more:

@@ -160,9 +160,8 @@ class Order:
             self.covered[BLOCK] = np.zeros((count, self.columns), np.int32)
         self.far: list[Array | None] = [None] * count
         self.far_covered: list[Array | None] = [None] * count
-        self.far_at = np.zeros(
-            count, np.int64
-        )  # where the rows of `far` are, for machine code; 0: there is none
+        # where the rows of `far` are, for machine code; 0: there is none
+        self.far_at = np.zeros(count, np.int64)
         self.has_far = np.zeros(count, bool)
         self.fenced = np.zeros(count, bool)  # whether anything is covered
         self.pending: list[dict[tuple[int, int], None]] = [
