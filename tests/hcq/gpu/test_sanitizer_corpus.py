@@ -21,6 +21,8 @@ from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 pytestmark = pytest.mark.own_devices
 CASES = [(row, word) for row in ROWS for word in row.only or LANGUAGES[row.language].machines]
+# in another order two halves of a warpgroup may wait for each other at one wgmma, and the kernel is stopped
+ORDERED = [case for case in CASES if "metal" not in case[1] and "wgmma" not in case[0].text]
 Open = Callable[[str, str], Any]
 HIDDEN = {"a histogram is counted before it is zeroed"}  # some orders of AMD's waves have an atomic between
 KIN = {"shared-race": ["lane-race"], "global-race": ["lane-race"]}  # what a fault may break, too
@@ -83,7 +85,7 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
     }
 
 
-@pytest.mark.parametrize(("row", "machine"), [case for case in CASES if "metal" not in case[1]], ids=_called)
+@pytest.mark.parametrize(("row", "machine"), ORDERED, ids=_called)
 @pytest.mark.sampled(12)
 def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> None:
     gpu, language = open_for(f"{machine}:seed=5", row.word), LANGUAGES[row.language]

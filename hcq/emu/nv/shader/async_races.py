@@ -1,10 +1,10 @@
-"""Races of asynchronous copies: what they touch, as accesses of the threads that issue them.
+"""Races of asynchronous copies and products: what they touch, as accesses of the threads that issue them.
 
 In       copies as they are issued: places in shared memory, addresses in global memory, the mbarrier that counts them
 Out      nothing
 Changes  the Races of the batch, if it has some; no register, no memory
-Next     bulk_moves.py and async_stores.py (who tell), race_steps.py (all other accesses), shared_waits.py (waits that
-         are missing)
+Next     bulk_moves.py, async_stores.py and warpgroup_ops.py (who tell), race_steps.py (all other accesses),
+         shared_waits.py (waits that are missing)
 Source   PTX ISA, "cp.async.bulk", "st.async", "red.async" (complete_tx has release semantics at the scope of the
          cluster)
 
@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.batch import WARP, WARPGROUP, Batch
 from hcq.emu.nv.shader.race_steps import MBARRIER_BYTES, What, order_of, tell
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
+
+WARPS = WARPGROUP // WARP
 
 
 def touched(batch: Batch, lane: int, what: What, at: Lanes, space: str) -> None:
@@ -41,3 +43,15 @@ def counted(batch: Batch, lanes: Lanes, told: Lanes, line: int) -> None:
     if batch.races is not None:
         order_of(batch, lanes, BLOCK, False)
         tell(batch, What("atomic", MBARRIER_BYTES, line), lanes, told, "shared", BLOCK)
+
+
+def multiplied(batch: Batch, threads: Lanes, what: What, at: Lanes, is_first: bool) -> None:
+    """A matrix of a wgmma of these threads, whole warpgroups, is read: of A each warp reads its quarter of the rows.
+
+    at  (warpgroups, rows or eights of rows, pieces)
+    """
+    own = at.shape[1] // WARPS
+    for warp in range(WARPS):
+        some = at[:, warp * own : (warp + 1) * own] if is_first else at
+        who = np.repeat(threads[warp * WARP :: WARPS * WARP], some[0].size)
+        tell(batch, what, who, some.reshape(-1), "shared")

@@ -104,10 +104,12 @@ def load(
     numbers: Callable[[Lanes], Lanes],
     is_transposed: bool,
     depth_bytes: int = DEPTH_BYTES,
+    told: Callable[[Lanes], None] | None = None,
 ) -> Lanes:
     """(warpgroups, rows, depth) numbers. lanes: a thread of each warpgroup. Raises BadAccess outside of shared memory.
 
     numbers  what 32-bit words, the last axis, mean: see matrix_ops.to_numbers
+    told     who is told of the addresses: (warpgroups, rows or eights of them, pieces)
     """
     if is_transposed:
         at = _rows_first(matrix, rows, depth_bytes // 2)
@@ -123,6 +125,8 @@ def load(
         data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), own, np.uint64, 2).view(np.uint32)
     except BadAccess as bad:
         raise BadAccess(bad.index // pieces, bad.address, bad.why, space=bad.space) from None
+    if told is not None:
+        told(own.reshape(at.shape))
     if batch.waits is not None:
         who = np.repeat(lanes, pieces)
         batch.waits.read_async(

@@ -151,6 +151,8 @@ def _whole_cuda(text: str, arch: str) -> bytes:
         nvrtc.library()
     except Exception as error:
         pytest.skip(f"there is no nvrtc: {error}")
+    if "wgmma" in text:
+        arch += "a"
     return nvrtc.compile_cuda(text, arch, name="kernel").ptx.encode()
 
 

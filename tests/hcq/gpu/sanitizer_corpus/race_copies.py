@@ -1,4 +1,4 @@
-"""Races of bulk copies, st.async and red.async, in CUDA with PTX: whole kernels.
+"""Races of bulk copies, st.async, red.async and wgmma, in CUDA with PTX: whole kernels.
 
 In       nothing
 Out      `ROWS`
@@ -26,6 +26,30 @@ ASYNC = (
   out[T]=s[T];
 }"""
 )
+# s: A is 64 rows of 16 halves, without a swizzle; behind it B, 8 rows
+PRODUCT = """
+  __shared__ __align__(128) int s[576];
+  unsigned long long a = (SA(s) >> 4) | 8ull << 16 | 16ull << 32, b = a + 128;
+  for (int k=T;k<576;k+=128) s[k]=0;
+  PROXY();
+  %s
+  float d[4] = {0,0,0,0};
+  asm volatile("wgmma.fence.sync.aligned;":::"memory");
+  asm volatile("{.reg .pred p; setp.eq.u32 p,0,0; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
+               "{%%0,%%1,%%2,%%3},%%4,%%5,p,1,1,0,0;}"
+               :"+f"(d[0]),"+f"(d[1]),"+f"(d[2]),"+f"(d[3]):"l"(a),"l"(b):"memory");
+  asm volatile("wgmma.commit_group.sync.aligned;":::"memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;":::"memory");
+  %s
+  out[T]=(int)d[0];
+}"""
+PRODUCTS = {
+    "a product of what other warps have yet to write": PRODUCT % ("+ __syncthreads();", ""),
+    "what other warps multiply is overwritten": PRODUCT
+    % ("__syncthreads();", "+ __syncthreads();\n  if (T==96) s[520]=1;"),
+    "a warp overwrites rows of A of another one": PRODUCT
+    % ("__syncthreads();", "- if (T==96) s[0]=1;\n  + if (T==96) s[400]=1;"),
+}
 TEXTS = {
     "a bulk copy to what other warps still read": BEGIN + """
   for (int k=0;k<2;k++) {
@@ -84,14 +108,15 @@ OF_GLOBAL = {
 }  # fmt: skip
 ROWS = tuple(
     Row(
-        name,
-        "whole cuda",
-        "race",
-        rule,
-        f"{HEAD}kernel(int *out, const int *in) {{{text}",
+        block=128 if texts is PRODUCTS else 256,
+        name=name,
+        language="whole cuda",
+        word="race",
+        rule=rule,
+        text=f"{HEAD}kernel(int *out, const int *in) {{{text}",
         buffers=(4096, 4096),
         only=("nv:sm_90",),
     )
-    for rule, texts in (("shared-race", TEXTS), ("global-race", OF_GLOBAL))
+    for rule, texts in (("shared-race", TEXTS), ("shared-race", PRODUCTS), ("global-race", OF_GLOBAL))
     for name, text in texts.items()
 )
