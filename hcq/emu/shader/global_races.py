@@ -4,11 +4,13 @@ In       accesses of a launch's warps to global memory, in the order that they h
 Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
 Changes  itself; no register, no memory
 Next     native_global_races.py (the same as machine code, for accesses that do not race), order.py (what comes before
-         what), marks.py (what is remembered), shared_races.py (the same for shared memory), checks.py (what was found)
+         what), marks.py and spilled.py (what is remembered), shared_races.py (the same for shared memory), checks.py
+         (what was found)
 
-A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders
-two are kept, of different blocks where there are such: a write that comes after these two but not after a third is
-not found. Two atomic operations race where either one's scope does not reach the other's thread.
+A cell remembers its last plain write, its last atomic one, and readers. Where barriers of whole blocks alone order
+warps, two readers that nothing orders are kept, of different blocks where there are such: a write that does not come
+after some reader does not come after one of these, as long as no warp ends before such a barrier. Elsewhere all are
+kept, and all atomic operations. Two atomic operations race where either one's scope does not reach the other's thread.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
 from hcq.emu.shader.native_global_races import NativeGlobalRaces
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
+from hcq.emu.shader.spilled import ANY_LEVEL, Left, Spilled
 from hcq.emu.shader.stored import Stored, at_once
 from hcq.events import kernel_touches
 from hcq.events.kernel_faults import KernelFault, Site
@@ -76,6 +79,7 @@ class GlobalRaces:
     warps, warps_per_block   of the launch
     name_of   (warp of the launch, lane) -> who that is, in words
     text_of   (place of an instruction) -> the instruction, in words
+    is_exact  whether all readers are kept: something may order some warps of a block, or of the launch, and not all
     """
 
     def __init__(
@@ -85,14 +89,15 @@ class GlobalRaces:
         name_of: Callable[[int, int], str],
         text_of: Callable[[int], str],
         checks: Checks,
-        readers: int = READERS,
+        is_exact: bool = True,
     ) -> None:
         self.warps_per_block = warps_per_block
         self.name_of, self.text_of, self.checks = name_of, text_of, checks
         self.no_warp_order = NO_WARP_ORDER  # what is missing between threads of one warp
-        self.shadow = Shadow(readers)
-        is_native = readers == READERS and native_global_races.is_wanted()
-        self.native = NativeGlobalRaces(self.shadow, warps_per_block) if is_native else None
+        self.is_exact = is_exact
+        self.shadow = Shadow(READERS, is_exact)
+        is_native = native_global_races.is_wanted()
+        self.native = NativeGlobalRaces(self.shadow, warps_per_block, is_exact) if is_native else None
         self.records = Records(warps, warps_per_block)
         if kernel_touches.is_wanted():
             checks.at_end.append(self._tell_touches)
@@ -156,18 +161,22 @@ class GlobalRaces:
             self._against(order, made, pool.stores)
         for changes in pool.changes:
             self._against(order, made, changes, True)
+        self._against_spilled(order, made, pool.more_changes, True)
         if kind == "load":
-            self._remember(order, made, pool.reads)
+            self._remember(order, made, pool.reads, pool.more_reads)
             return
         for reads in pool.reads:
             self._against(order, made, reads)
+        self._against_spilled(order, made, pool.more_reads)
         if level != DEVICE:
             self._at_once(order, made)
         if is_atomic:
-            self._remember(order, made, pool.begin_atomics())
+            self._remember(order, made, pool.begin_atomics(), pool.more_changes)
             return
         for reads in pool.reads:
             reads.warp[made.cells] = NOBODY
+        if self.is_exact:
+            pool.more_reads.forget(made.cells)
         pool.stores.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
         pool.is_stored[made.cells // pool.cells_of_page] = True
 
@@ -191,16 +200,29 @@ class GlobalRaces:
         if not len(there):
             return
         if len(there) < len(theirs):
-            made, theirs = made.some(there), theirs[there]
-        clocks, is_mine = marks.clock[made.cells], theirs == made.warps
-        late, why, levels = ~is_mine, NO_ORDER, marks.level[made.cells]
+            made = made.some(there)
+        if made.stay is not None and marks is made.pool.stores:
+            made = made.some(~made.stay)
+        self._compare(order, made, marks.at(made.cells), are_atomic)
+
+    def _against_spilled(self, order: Order, made: _Access, more: Spilled, are_atomic: bool = False) -> None:
+        """The same with those whom the marks had no room for."""
+        if more.lowest == ANY_LEVEL or (made.level == DEVICE and more.lowest >= DEVICE):
+            return
+        which, left = more.of(made.cells)
+        if len(which):
+            self._compare(order, made.some(which), left, are_atomic)
+
+    def _compare(self, order: Order, made: _Access, left: Left, are_atomic: bool) -> None:
+        """Look for races of each access with the one beside it that was made before."""
+        theirs, clocks, levels = left.warp, left.clock, left.level
+        is_mine = theirs == made.warps
+        late, why = ~is_mine, NO_ORDER
         if made.level:
             near = made.warps // self.warps_per_block == theirs // self.warps_per_block
             late &= ~_at_one_time(made.level, levels, near)
             is_mine &= ~_at_one_time(made.level, levels, is_mine)
             why = TOO_NARROW if are_atomic and made.level != UNMARKED else NO_ORDER
-        if made.stay is not None and marks is made.pool.stores:
-            late, is_mine = late & ~made.stay, is_mine & ~made.stay
         which = np.flatnonzero(late)
         if len(which):
             local = made.warps[which] - order.first
@@ -209,25 +231,32 @@ class GlobalRaces:
                 atomic = (levels[which] == UNMARKED) & _are_for_atomics(made.pool, made.cells[which])
             which = which[~order.knows(local, theirs[which], clocks[which], atomic)]
             if len(which):
-                self._found("global-race", made, marks, which, why)
+                self._found("global-race", made, left, which, why)
         if not order.lanes_are_apart:
             return
-        lanes = marks.lane[made.cells]
-        which = np.flatnonzero(is_mine & (lanes != made.lanes))
+        which = np.flatnonzero(is_mine & (left.lane != made.lanes))
         if len(which):
             local = made.warps[which] - order.first
-            known = order.threads_know(local, made.lanes[which], lanes[which], clocks[which])
+            known = order.threads_know(local, made.lanes[which], left.lane[which], clocks[which])
             which = which[~known]
             if len(which):
-                self._found("lane-race", made, marks, which, self.no_warp_order)
+                self._found("lane-race", made, left, which, self.no_warp_order)
 
-    def _remember(self, order: Order, made: _Access, slots: list[Marks]) -> None:
-        """Readers, or atomic operations: each in the place of one that it comes after, else beside it, or in the place
-        of one of a block that another mark has, too."""
-        for some in self._turns(made, order.lanes_are_apart):
-            self._put(order, some, slots)
+    def _remember(self, order: Order, made: _Access, slots: list[Marks], more: Spilled) -> None:
+        """Readers, or atomic operations: each in the place of one that it comes after, else beside it; without room
+        for it among the others of its kind, or in the place of one of a block that another mark has, too."""
+        if self.is_exact:
+            turns, rest = self._first_turns(made, order.lanes_are_apart)
+        else:
+            turns, rest = self._turns(made, order.lanes_are_apart), None
+        for some in turns:
+            rest_of_turn = self._put(order, some, slots)
+            for one in (rest_of_turn, rest if some is turns[-1] else None):
+                if one is not None and self.is_exact:
+                    more.put(one.cells, one.warps, one.clocks, one.site, one.lanes, one.level)
 
-    def _put(self, order: Order, left: _Access, slots: list[Marks]) -> None:
+    def _put(self, order: Order, left: _Access, slots: list[Marks]) -> _Access | None:
+        """Returns those that have no room."""
         for number, marks in enumerate(slots):
             theirs, clocks = marks.warp[left.cells], marks.clock[left.cells]
             same, none = theirs == left.warps, theirs == NOBODY
@@ -236,7 +265,7 @@ class GlobalRaces:
             if len(other):
                 local = left.warps[other] - order.first
                 free[other] = order.knows(local, theirs[other], clocks[other], slots is left.pool.changes)
-                if number and number == len(slots) - 1:
+                if number and not self.is_exact:
                     home = left.warps[other] // self.warps_per_block
                     first = slots[0].warp[left.cells[other]] // self.warps_per_block
                     free[other] |= (home != first) & (first == theirs[other] // self.warps_per_block)
@@ -254,8 +283,9 @@ class GlobalRaces:
                     lanes = np.where(again, SEVERAL, lanes)
                 marks.put(put.cells, put.warps, put.clocks, put.site, lanes, left.level)
             if len(which) == len(free):
-                return
+                return None
             left = left.some(np.flatnonzero(~free))
+        return left
 
     def _turns(self, made: _Access, lanes_are_apart: bool) -> list[_Access]:
         """Accesses by one instruction, in parts that have no cell twice: the outermost of each cell."""
@@ -263,8 +293,6 @@ class GlobalRaces:
         if first is None or last is None:
             return [made]
         number = np.arange(len(first))
-        if len(made.pool.reads) > 2:
-            return self._every_turn(made)
         parts = []
         for one, other in ((first, None), (last, first)):
             is_one = one == number
@@ -283,19 +311,22 @@ class GlobalRaces:
             parts.append(part)
         return parts
 
-    def _every_turn(self, made: _Access) -> list[_Access]:
-        """The same, with each warp of each cell."""
+    def _first_turns(self, made: _Access, lanes_are_apart: bool) -> tuple[list[_Access], _Access | None]:
+        """The same with each warp of each cell: two parts that have no cell twice, and all others."""
+        if _ends(made)[0] is None:
+            return [made], None
         key = made.cells * (1 << 32) + made.warps
         ranked = np.argsort(key, kind="stable")
         key = key[ranked]
         starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
         counts = np.diff(np.append(starts, len(key)))
         one = made.some(ranked[starts])
-        one = one._replace(lanes=np.where(counts > 1, SEVERAL, one.lanes))
+        if lanes_are_apart:
+            one = one._replace(lanes=np.where(counts > 1, SEVERAL, one.lanes))
         begins = np.flatnonzero(np.append(True, one.cells[1:] != one.cells[:-1]))
-        of_cell = np.diff(np.append(begins, len(one.cells)))
-        turns = range(int(of_cell.max()))
-        return [one.some(begins[np.flatnonzero(of_cell > turn)] + turn) for turn in turns]
+        turn = np.arange(len(one.cells)) - np.repeat(begins, np.diff(np.append(begins, len(one.cells))))
+        parts = [one.some(which) for which in (turn == 0, turn == 1, turn > 1) if which.any()]
+        return parts[:READERS], parts[READERS] if len(parts) > READERS else None
 
     def _at_once(self, order: Order, made: _Access) -> None:
         """Threads that write one place by the same instruction, which here run side by side."""
@@ -333,16 +364,16 @@ class GlobalRaces:
 
     # ------------------------------------------------------------ words
 
-    def _found(self, rule: str, made: _Access, marks: Marks, which: Array, why: str) -> None:
-        sites = marks.site[made.cells[which]]
+    def _found(self, rule: str, made: _Access, left: Left, which: Array, why: str) -> None:
+        sites = left.site[which]
         for other in np.unique(sites).tolist():
             some = which[sites == other]
             at, cell = int(some[0]), int(made.cells[some[0]])
-            level = int(marks.level[cell])
+            level = int(left.level[at])
             is_mixed = UNMARKED not in (level, made.level) and (level == PLAIN) != (made.level == PLAIN)
             self._tell(
                 rule,
-                (other, int(marks.warp[cell]), int(marks.lane[cell])),
+                (other, int(left.warp[at]), int(left.lane[at])),
                 (made.site, int(made.warps[at]), int(made.lanes[at])),
                 made.pool.address(cell),
                 len(some),

@@ -3,7 +3,8 @@
 In       addresses of accesses
 Out      cells, each of which is remembered as one; arrays of marks for them
 Changes  itself
-Next     global_races.py (which reads the marks), native_global_races.py (so does machine code), page_table.py
+Next     global_races.py (which reads the marks), native_global_races.py (so does machine code), page_table.py,
+         spilled.py (what has no room in the marks)
 
 A cell is a word, where all accesses to a page are whole words; else half a word, or a byte. Pages that are touched
 first when MOST_CELLS are remembered already are left out.
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.shader.page_table import PageTable
+from hcq.emu.shader.spilled import Left, Spilled
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +47,11 @@ class Marks:
         self.warp[cells], self.clock[cells] = warps, clocks
         self.site[cells], self.lane[cells], self.level[cells] = site, lanes, level
 
+    def at(self, cells: Array) -> Left:
+        """Who has touched these cells, of which each was touched."""
+        columns = self.warp, self.clock, self.site, self.lane, self.level
+        return Left(*(column[cells] for column in columns))
+
     def resize(self, cells: int) -> None:
         """Have room for so many."""
         for name, scalar in FIELDS.items():
@@ -66,9 +73,10 @@ class Pool:
 
     stores, reads   plain accesses; of reads several that nothing orders
     changes, record   atomic operations that write, several, too, and empty while there are none. record: see order.py
+    more_reads, more_changes   those that have no room there, where somebody has to know all of them
     """
 
-    def __init__(self, unit: int, readers: int) -> None:
+    def __init__(self, unit: int, readers: int, is_exact: bool = False) -> None:
         self.unit = unit
         self.cells_of_page = PAGE // unit
         self.pages: list[int] = []  # their numbers, by slot
@@ -78,6 +86,8 @@ class Pool:
         self.record = np.zeros(0, np.int32)
         self.scratch = np.zeros(0, np.int32)  # a number for each cell, of whoever needs one now
         self.is_stored = np.zeros(0, bool)  # a page: whether anybody has stored there
+        self.more_reads, self.more_changes = Spilled(), Spilled()
+        self.is_exact = is_exact
         self.capacity = 0
 
     @property
@@ -102,6 +112,9 @@ class Pool:
                 one.resize(self.capacity)
             self.scratch = np.zeros(self.capacity, np.int32)
             self.is_stored = np.append(self.is_stored, np.zeros(self.capacity // self.cells_of_page, bool))
+            if self.is_exact:
+                self.more_reads.resize(self.capacity)
+                self.more_changes.resize(self.capacity)
             if self.changes:
                 record, self.record = self.record, np.zeros(self.capacity, np.int32)
                 self.record[: len(record)] = record
@@ -114,10 +127,10 @@ class Pool:
 
 
 class Shadow:
-    """The marks of a launch."""
+    """The marks of a launch. is_exact: also what has no room in them is remembered."""
 
-    def __init__(self, readers: int) -> None:
-        self.pools = {unit: Pool(unit, readers) for unit in UNITS}
+    def __init__(self, readers: int, is_exact: bool = False) -> None:
+        self.pools = {unit: Pool(unit, readers, is_exact) for unit in UNITS}
         self.places: dict[int, tuple[int, int] | None] = {}  # page -> (unit, slot); None: it is left out
         self.cells = 0
         self.table = PageTable()
@@ -208,6 +221,9 @@ class Shadow:
             new.record[to : to + count * times] = np.repeat(old.record[start : start + count], times)
         for before, after in zip(old.marks, new.marks):
             before.copy_to(after, start, count, to, times)
+        if old.is_exact:
+            old.more_reads.move_to(new.more_reads, start, count, to, times)
+            old.more_changes.move_to(new.more_changes, start, count, to, times)
 
 
 def _different(pages: Array) -> tuple[Array, Array]:

@@ -2,13 +2,15 @@
 
 In       accesses as global_races.py has them; its marks (marks.py) and its order (order.py), as arrays
 Out      True where no lane's access races, and the marks are as NumPy would have left them; else False, and nothing
-         has changed: global_races.py looks at the whole access again, and says what it finds
+         has changed but readers that it puts there again: global_races.py looks at the whole access again, and says
+         what it finds
 Changes  the marks
 Next     global_races.py (the reference, with functions of the same names), page_table.py (where marks are),
          hcq/emu/compiled/routine.py (how it is written)
 
 Plain loads and stores are looked at here, and stores that may be atomic ones where nothing atomic was. All else is left
-to NumPy: atomic operations, accesses to pages of several sizes of cells, stores of equal values, whatever is a finding.
+to NumPy: atomic operations, accesses to pages of several sizes of cells, stores of equal values, places with more
+readers than marks where all are kept, whatever is a finding.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ PLAIN, UNMARKED = 0, 3  # as global_races.py has them
 QUIET, FINDS, NEW_PAGE = range(3)  # what a routine leaves: nothing races; NumPy has to look; a page is new
 STATUS, COUNT, WARPS, LANES, ADDRESSES, SIZE, SITE, LEVEL, APART, FIRST = range(10)
 PER_BLOCK, CLOCK, KNOWN, MET, FAR, PAGES, PLACES, MASK, CELLS, OWN, FIRST_LANES, LAST_LANES = range(10, 22)
-STAMP, WARPS_AT_ONCE = 22, 23
-POOLS = 24  # and from here on each pool's:
+STAMP, WARPS_AT_ONCE, EXACT = 22, 23, 24
+POOLS = 25  # and from here on each pool's:
 SHIFT, PAGE_SHIFT, IS_STORED, SCRATCH, RECORD, STORES, READS, CHANGES = 0, 1, 2, 3, 4, 5, 10, 20
-POOL_WORDS = 30
+MORE_READS, MORE_CHANGES = 30, 31
+POOL_WORDS = 32
 TABLE_WORDS = POOLS + len(UNITS) * POOL_WORDS
 WARP, MARK_CLOCK, MARK_SITE, MARK_LANE, MARK_LEVEL = range(5)  # arrays of marks
 KINDS = {WARP: "i32", MARK_CLOCK: "i32", MARK_SITE: "i16", MARK_LANE: "i8", MARK_LEVEL: "i8"}
@@ -54,11 +57,11 @@ def is_wanted() -> bool:
 class NativeGlobalRaces:
     """Those of one launch."""
 
-    def __init__(self, shadow: Shadow, warps_per_block: int) -> None:
+    def __init__(self, shadow: Shadow, warps_per_block: int, is_exact: bool) -> None:
         self.shadow = shadow
         self.order: Order | None = None
         self.table = np.zeros(TABLE_WORDS, np.int64)
-        self.table[PER_BLOCK] = warps_per_block
+        self.table[PER_BLOCK], self.table[EXACT] = warps_per_block, is_exact
         self.here = native.address_of(self.table.data)
         self.rooms = np.zeros((4, MOST_LANES), np.int32)
         self.table[CELLS:STAMP] = [address(room) for room in self.rooms]
@@ -145,7 +148,8 @@ def _pool_words(pool: Pool) -> list[int]:
     words = [shift, PAGE_BITS - shift, *map(address, arrays)]
     for marks in pool.marks:
         words += [address(one) for one in (marks.warp, marks.clock, marks.site, marks.lane, marks.level)]
-    return words + [0] * (POOL_WORDS - len(words))
+    words += [0] * (MORE_READS - len(words))
+    return [*words, address(pool.more_reads.has), address(pool.more_changes.has)]
 
 
 def whole(numbers: Array) -> Array:
@@ -173,6 +177,7 @@ class _Text:
         r = self.r = Routine()
         self.level, self.site = r.field(LEVEL), r.field(SITE)
         self.is_apart, self.per_block = r.field(APART).ne(0), r.field(PER_BLOCK)
+        self.is_exact = r.field(EXACT).ne(0)
         self.first = r.field(FIRST)
         self.clock, self.met = r.array(CLOCK, "i32"), r.array(MET, "i32")
         self.known, self.far = r.array(KNOWN, "i32"), r.array(FAR, "i64")
@@ -185,6 +190,9 @@ class _Text:
         self.changes = [self._marks(CHANGES), self._marks(CHANGES + 5)]
         self.has_changes = r.field(self.pool + CHANGES).ne(0)
         self.is_stored, self.page_shift = self._of_pool(IS_STORED, "i8"), r.field(self.pool + PAGE_SHIFT)
+        self.more_reads, self.more_changes = (
+            self._of_pool(place, "i8") for place in (MORE_READS, MORE_CHANGES)
+        )
         self.stamp, self.warps = r.field(STAMP), r.field(WARPS_AT_ONCE)
         if kind == "load":
             self._load()
@@ -333,6 +341,8 @@ class _Text:
         with self.r.when(self.has_changes):
             for changes in self.changes:
                 self._against(changes, cell, own, lane, are_atomic=True)
+            with self.r.when(self.is_exact), self.r.when(self.more_changes[cell].ne(0)):
+                self.r.leave(FINDS)
 
     @contextlib.contextmanager
     def _each(self, down: bool = False) -> Iterator[tuple[Value, Value, Value]]:
@@ -363,6 +373,8 @@ class _Text:
                 self._put(cell, own, self.first_lanes[number])
                 r.skip(done)
             with r.when(before.ne(own)):
+                with r.when(self.is_exact):
+                    r.leave(FINDS)
                 are_several.set(1)
                 r.skip(done)
             self._note_several(cell, own)
@@ -404,6 +416,8 @@ class _Text:
                     put(lane)
                     r.skip(done)
                 if number:
+                    with r.when(self.is_exact):
+                        r.leave(FINDS)
                     first = self.reads[0][WARP][cell] // self.per_block
                     with r.when(first.eq(theirs // self.per_block)), r.when(first.ne(mine // self.per_block)):
                         put(lane)
@@ -434,6 +448,8 @@ class _Text:
                 self._leave_atomics(cell)
             for marks in (self.stores, *self.reads):
                 self._against(marks, cell, own, lane)
+            with r.when(self.is_exact), r.when(self.more_reads[cell].ne(0)):
+                r.leave(FINDS)
             self._against_changes(cell, own, lane)
             self._at_once(cell, own)
         record = self._of_pool(RECORD, "i32")

@@ -16,7 +16,7 @@ from hcq.emu.amd.shader.barrier_steps import Meeting, Skipped
 from hcq.emu.amd.shader.init_steps import Following
 from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
 from hcq.emu.amd.shader.memory import Memory
-from hcq.emu.amd.shader.memory_order import acquires
+from hcq.emu.amd.shader.memory_order import acquires, orders_a_group
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
 from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
 from hcq.emu.amd.shader.race_steps import Looking, LookingAtLds
@@ -156,13 +156,16 @@ def _races(checks: Checks, program: Program, residents: Residents) -> Races:
         return items.name_of(wave // waves, wave % waves * launch.wave_size + lane)
 
     everywhere, records = checks.over_launch.get(GlobalRaces), Records(0, waves)
+    found = program.instructions.values()
+    syncs = checks.races == "everywhere" and any(map(acquires, found))
     if everywhere is None and checks.races == "everywhere":
-        everywhere = GlobalRaces(items.groups * waves, waves, name_of, program.text, checks)
+        is_exact = syncs or any(map(orders_a_group, found))
+        total = items.groups * waves
+        everywhere = GlobalRaces(total, waves, name_of, program.text, checks, is_exact=is_exact)
         checks.over_launch[GlobalRaces] = everywhere
     if everywhere is not None:
         records = everywhere.records
     first, groups = int(residents.group_ids[0]), len(residents.alive)
-    syncs = everywhere is not None and any(map(acquires, program.instructions.values()))
     order, shared = Order(records, first, groups, syncs), None
     if launch.lds_bytes:
         start = first * waves

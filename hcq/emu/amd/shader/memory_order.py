@@ -29,6 +29,8 @@ MOST_ATOMIC_BITS = 64
 INVALIDATIONS = re.compile(r"buffer_inv$|buffer_gl1_inv$|buffer_wbinvl1(_vol)?$|global_(inv|wbinv)$")
 WAITS = re.compile(r"s_waitcnt(_vscnt)?$|s_wait_(idle|storecnt|storecnt_dscnt|loadcnt|loadcnt_dscnt)$")
 
+NO_ATOMIC = re.compile(r"ds_(read|load|write|store|\w*permute|swizzle|nop|gws)")  # of what begins with ds_
+
 
 class Fence(NamedTuple):
     """A part of one: it acquires, it releases, or it writes back what a wait then releases.
@@ -64,6 +66,12 @@ def acquires(inst: Instruction) -> bool:
         return False
     fields = inst.fields
     return bool(fields.get("sc1", 1)) and fields.get("scope", DEVICE_SCOPE) >= DEVICE_SCOPE
+
+
+def orders_a_group(inst: Instruction) -> bool:
+    """Whether it may order some waves of a workgroup and not all: an atomic operation in LDS."""
+    name = inst.name
+    return name.startswith("flat_atomic") or (name.startswith("ds_") and not NO_ATOMIC.match(name))
 
 
 def fence_of(ctx: Context) -> Fence | None:

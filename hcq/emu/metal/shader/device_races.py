@@ -37,6 +37,7 @@ class DeviceRaces:
 
     file_name, line_of   of the text that NumPy runs: its name for Python, and a line of it -> the line of MSL
     text_of              that line, in words
+    has_fences           whether anything but barriers may order threadgroups
     """
 
     def __init__(
@@ -47,12 +48,15 @@ class DeviceRaces:
         line_of: Callable[[int], int],
         text_of: Callable[[int], str],
         checks: Checks,
+        has_fences: bool = True,
     ) -> None:
         self.grid, self.block = grid, block
         self.file_name, self.line_of = file_name, line_of
         self.per_group = -(-block[0] * block[1] * block[2] // SIMD)
         groups = grid[0] * grid[1] * grid[2]
-        self.races = GlobalRaces(groups * self.per_group, self.per_group, self._name_of, text_of, checks)
+        self.races = GlobalRaces(
+            groups * self.per_group, self.per_group, self._name_of, text_of, checks, is_exact=has_fences
+        )
         self.races.no_warp_order = NO_BARRIER
         self.order = Order(self.races.records, 0, 1)
 

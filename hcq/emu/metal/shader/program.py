@@ -145,7 +145,8 @@ class Program:
         """Who is to be told of accesses to device memory in a launch; None: nobody."""
         if checks is None or "race" not in checks.words:
             return None
-        return DeviceRaces(grid, block, self.file_name, self._line_of, self.source.line, checks)
+        has_fences = "atomic_thread_fence" in self.source.text
+        return DeviceRaces(grid, block, self.file_name, self._line_of, self.source.line, checks, has_fences)
 
     def following(
         self, grid: Size, block: Size, checks: Checks, kind: type[FollowingMachine] = FollowingMachine

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import atomic_ops, mbarrier_ops, memory_ops, spaces
+from hcq.emu.nv.shader import async_races, atomic_ops, mbarrier_ops, memory_ops, spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.clusters import name_access
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -27,6 +27,7 @@ from hcq.emu.nv.shader.memory_ops import (
     take_space,
     vector_of,
 )
+from hcq.emu.nv.shader.race_steps import What
 from hcq.emu.nv.shader.types import Lanes, Type
 
 RULES = Rules()
@@ -103,6 +104,7 @@ def _issue(code: Code, type_: Type, count: int, carry_out: Work) -> Step:
     at_of, told_of = address_of(code, code.operands[0]), address_of(code, code.operands[2])
     slots = [code.slot(part, type_) for part in code.parts(code.operands[1], count)]
     select, instruction, size = code.select(), code.instruction, type_.size_bytes * count
+    kind = "store" if instruction.opcode == "st" else "atomic"
 
     def step(registers: Registers, group: Group) -> None:
         batch, chosen = group.batch, select(registers, group)
@@ -124,6 +126,7 @@ def _issue(code: Code, type_: Type, count: int, carry_out: Work) -> Step:
             spaces.places_of(batch, lanes, told, mbarrier_ops.OBJECT_BYTES)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
+        async_races.stored(batch, lanes, What(kind, size, instruction.line), at, told)
 
         def work() -> None:
             name_access(batch, instruction)

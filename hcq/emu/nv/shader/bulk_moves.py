@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import mbarrier_ops, spaces
+from hcq.emu.nv.shader import async_races, mbarrier_ops, spaces
 from hcq.emu.nv.shader.atomic_ops import Operation
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.clusters import OFFSET_MASK, RANK_SHIFT, name_access
@@ -25,6 +25,7 @@ from hcq.emu.nv.shader.decode import Code, Registers
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import check_alignment, of_lanes
+from hcq.emu.nv.shader.race_steps import What
 from hcq.emu.nv.shader.shared_waits import Brought
 from hcq.emu.nv.shader.syntax import Instruction
 from hcq.emu.nv.shader.types import BITS, TYPES, Lanes, Type
@@ -154,6 +155,8 @@ def bring(issuer: Issuer, move: Move, mbarrier: int, is_pair: bool = False) -> N
     _check_mbarrier(issuer, mbarrier)
     _count(issuer, "load", move)
     who = np.repeat(lanes, len(move.places))
+    _touched(issuer, "load", move.at[move.inside], move.piece_bytes, "global")
+    _touched(issuer, "store", move.places, move.piece_bytes)
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
@@ -179,6 +182,8 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: R
     if batch.waits is not None:
         places = spaces.places_of(batch, who, source, move.piece_bytes)
         batch.waits.read_async(who, places, move.piece_bytes, issuer.instruction.line)
+    _touched(issuer, "load", source, move.piece_bytes)
+    _touched(issuer, "store" if reduction is None else "atomic", move.places, move.piece_bytes)
     _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
@@ -207,6 +212,8 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
     if batch.waits is not None:
         read = spaces.places_of(batch, who, places, move.piece_bytes)
         batch.waits.take(issuer.lane, read, move.piece_bytes, issuer.instruction.line)
+    _touched(issuer, "load", places, move.piece_bytes)
+    _touched(issuer, "store" if reduction is None else "atomic", at, move.piece_bytes, "global")
 
     def work() -> None:
         data = _load(spaces.SHARED, batch, who, places, move.piece_bytes)
@@ -223,8 +230,9 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
 
 
 def _tell_brought(issuer: Issuer, move: Move, mbarrier: int) -> None:
-    """Tell what looks for missing waits, if anything does, what comes to shared memory."""
+    """Tell what looks for races and missing waits, if anything does, what comes to shared memory."""
     batch = issuer.batch
+    async_races.counted(batch, issuer.lanes, np.array([mbarrier], np.uint64), issuer.instruction.line)
     if batch.waits is None:
         return
     who = np.repeat(issuer.lanes, len(move.places))
@@ -232,6 +240,11 @@ def _tell_brought(issuer: Issuer, move: Move, mbarrier: int) -> None:
     phase = int(batch.shared.view(np.uint64)[place // 8]) >> mbarrier_ops.PHASE_SHIFT
     what = Brought(issuer.lane, issuer.instruction.line, place, phase)
     batch.waits.bring(what, spaces.places_of(batch, who, move.places, move.piece_bytes), move.piece_bytes)
+
+
+def _touched(issuer: Issuer, kind: str, at: Lanes, piece_bytes: int, space: str = "shared") -> None:
+    what = What(kind, piece_bytes, issuer.instruction.line)
+    async_races.touched(issuer.batch, issuer.lane, what, at, space)
 
 
 def _count(issuer: Issuer, kind: str, move: Move) -> None:

@@ -102,7 +102,14 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         everywhere, records = checks.over_launch.get(GlobalRaces), Records(0, warps)
         if everywhere is None and checks.races == "everywhere":
             x, y, z = launch.grid
-            everywhere = GlobalRaces(x * y * z * of_block, warps, name_of, program.text_of_line, checks)
+            everywhere = GlobalRaces(
+                x * y * z * of_block,
+                warps,
+                name_of,
+                program.text_of_line,
+                checks,
+                is_exact=size > 1 or program.orders_some,
+            )
             checks.over_launch[GlobalRaces] = everywhere
         is_exact = everywhere is not None
         if everywhere is not None:

@@ -88,6 +88,16 @@ def is_warp_barrier(instruction: Instruction) -> bool:
     return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
 
 
+def orders_some(instruction: Instruction) -> bool:
+    """Whether it may order some warps of a block and not all, or warps of several blocks: it is no barrier of all."""
+    words = set(instruction.modifiers)
+    if instruction.opcode in ("bar", "barrier"):  # one that says how many come
+        return "warp" not in words and len(instruction.operands) > 1
+    if instruction.opcode in ("fence", "membar"):
+        return "proxy" not in words
+    return instruction.opcode == "mbarrier" or bool(words & {"acquire", "release", "acq_rel"})
+
+
 def blocks_of(function: Function) -> list[BasicBlock]:
     """The basic blocks of a function, linked, with `rejoin` and `order` filled in."""
     starts: dict[str, int] = {}

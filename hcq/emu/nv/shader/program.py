@@ -14,7 +14,7 @@ import numpy as np
 
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.errors import PtxError
-from hcq.emu.nv.shader.flow import is_warp_barrier, is_warp_wide
+from hcq.emu.nv.shader.flow import is_warp_barrier, is_warp_wide, orders_some
 from hcq.emu.nv.shader.syntax import (
     Address,
     Arguments,
@@ -85,6 +85,10 @@ class Program:
             instruction.opcode in ("cp", "wgmma")
             for function in self.functions
             for instruction in function.body
+        )
+        # whether anything may order some warps of a block and not all, or warps of several blocks
+        self.orders_some = any(
+            orders_some(instruction) for function in self.functions for instruction in function.body
         )
         self.entry = self.decoded(name)
 

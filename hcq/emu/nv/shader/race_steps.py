@@ -3,12 +3,13 @@
 In       a decoded block; then the groups of threads that run it
 Out      the block with steps that tell: `looked`
 Changes  the Races of the batch; no register, no memory
-Next     hcq/emu/shader/races.py (what comes of it), counters.py (the same for counting), machine.py (barriers)
+Next     hcq/emu/shader/races.py (what comes of it), async_races.py (asynchronous copies), counters.py (the same for
+         counting), machine.py (barriers)
 Source   PTX ISA, "Memory Consistency Model"
 
-What bulk copies and matrix instructions of the async proxy move is not told. An mbarrier orders who arrives before
-who waits. Of the instructions with .sync only bar.warp.sync orders memory: shuffles, votes and matrix products do
-not, as PTX has it.
+Bulk copies, st.async and red.async tell by themselves (async_races.py), when they are issued; what matrix instructions
+of the async proxy read in shared memory is not told. An mbarrier orders who arrives before who waits. Of the
+instructions with .sync only bar.warp.sync orders memory: shuffles, votes and matrix products do not, as PTX has it.
 """
 
 from __future__ import annotations
@@ -105,7 +106,13 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     if opcode in ("ldmatrix", "stmatrix"):
         return _rows(code, places[0])
     if opcode == "cp":
-        return _copy(code, *places) if len(places) == 2 and "bulk" not in modifiers else None
+        if "bulk" in modifiers:
+            return None  # which tells by itself: async_races.py
+        if "mbarrier" in modifiers:
+            return _mbarrier(code, places[0])
+        return _copy(code, *places) if len(places) == 2 else None
+    if opcode == "tcgen05":
+        return _commit(code, places[0]) if modifiers[0] == "commit" else None
     if opcode == "wmma":
         return _fragment(code)
     if opcode == "mbarrier":
@@ -128,13 +135,13 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
         at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
         if releases:
-            _order(batch, who, level, False)
+            order_of(batch, who, level, False)
         stored = None
         if stored_by is not None and batch.races is not None and batch.races.by_value and len(who):
             stored = stored_by(registers, batch, lanes, at)
-        _tell(batch, what, who, at, space, level, stored)
+        tell(batch, what, who, at, space, level, stored)
         if acquires:
-            _order(batch, who, level, True)
+            order_of(batch, who, level, True)
 
     return look
 
@@ -158,13 +165,13 @@ def _fence(code: Code) -> Step | None:
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         who = batch.every_lane if lanes is None else lanes
-        _order(batch, who, level, True)
-        _order(batch, who, level, False)
+        order_of(batch, who, level, True)
+        order_of(batch, who, level, False)
 
     return look
 
 
-def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
+def order_of(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
     """These threads have a fence that acquires, or one that releases."""
     races = batch.races
     if races is None:
@@ -176,7 +183,7 @@ def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
     (races.order.acquire if acquires else races.order.release)(warps, level)
 
 
-def _tell(
+def tell(
     batch: Batch,
     what: What,
     who: Lanes,
@@ -263,7 +270,7 @@ def _rows(code: Code, place: Operand) -> Step:
         who = who[batch.thread_of_lane[who] % WARP < rows]
         at = np.broadcast_to(at_of(registers), (batch.count,))[who]
         at = spaces.shared_address(batch, at.astype(np.uint64))
-        _tell(batch, What(kind, 16, line), who, at, "shared")
+        tell(batch, What(kind, 16, line), who, at, "shared")
 
     return look
 
@@ -289,7 +296,7 @@ def _copy(code: Code, to: Operand, source: Operand) -> Step | None:
             if kind == "load" and limit is not None:  # what is beyond is not read
                 whole = of_lanes(registers[limit], lanes, batch.count) >= size_bytes
                 at, some = at[whole], who[whole]
-            _tell(batch, What(kind, size_bytes, line), some, at, space)
+            tell(batch, What(kind, size_bytes, line), some, at, space)
 
     return look
 
@@ -305,7 +312,7 @@ def _fragment(code: Code) -> Step:
     def look(registers: Registers, group: Group) -> None:
         who, at = access.addresses(registers, group)
         if access.space in SPACES:
-            _tell(group.batch, what, who, at, access.space)
+            tell(group.batch, what, who, at, access.space)
 
     return look
 
@@ -318,7 +325,7 @@ def _first(code: Code, place: Operand) -> Step:
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
-        _tell(batch, what, batch.every_lane if lanes is None else lanes, at, _space_of(batch, at))
+        tell(batch, what, batch.every_lane if lanes is None else lanes, at, _space_of(batch, at))
 
     return look
 
@@ -341,9 +348,32 @@ def _mbarrier(code: Code, place: Operand) -> Step:
         who = batch.every_lane if lanes is None else lanes
         space = _space_of(batch, at)
         if orders and not waits:
-            _order(batch, who, BLOCK, False)
-        _tell(batch, what, who, at, space, BLOCK)
+            order_of(batch, who, BLOCK, False)
+        tell(batch, what, who, at, space, BLOCK)
         if orders and waits:
-            _order(batch, who, BLOCK, True)
+            order_of(batch, who, BLOCK, True)
+
+    return look
+
+
+def _commit(code: Code, place: Operand) -> Step:
+    """tcgen05.commit: an arrival; one that a mask sends to blocks of the cluster is taken to come to all of them."""
+    at_of, select = address_of(code, place), code.select()
+    what, is_multicast = (
+        What("atomic", MBARRIER_BYTES, code.instruction.line),
+        "multicast::cluster" in code.rest,
+    )
+
+    def look(registers: Registers, group: Group) -> None:
+        batch, lanes = group.batch, select(registers, group)
+        who = batch.every_lane if lanes is None else lanes
+        at = spaces.shared_address(batch, of_lanes(at_of(registers), lanes, batch.count).astype(np.uint64))
+        order_of(batch, who, BLOCK, False)
+        size = batch.clusters.size if is_multicast and batch.clusters is not None else 0
+        for rank in range(size):
+            there = at & np.uint64(OFFSET_MASK) | np.uint64(rank << RANK_SHIFT)
+            tell(batch, what, who, there, "shared", BLOCK)
+        if not size:
+            tell(batch, what, who, at, "shared", BLOCK)
 
     return look

@@ -14,7 +14,7 @@ from hcq.emu.shader.global_races import SEVERAL, GlobalRaces
 from hcq.emu.shader.marks import PAGE, Shadow
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order
 
-BLOCKS, WARPS = 2, 2
+BLOCKS, WARPS = 3, 2
 START, BYTES = 0x7_0000_0FF8, 16  # across the end of a page
 
 
@@ -129,9 +129,7 @@ def by_definition(events: list[Event]) -> set[tuple[int, int, int]]:
 def told(events: list[Event]) -> set[tuple[int, int]]:
     """The same, as it is found."""
     checks = Checks(frozenset({"race"}))
-    races = GlobalRaces(
-        BLOCKS * WARPS, WARPS, lambda warp, lane: f"{warp}.{lane}", str, checks, BLOCKS * WARPS
-    )
+    races = GlobalRaces(BLOCKS * WARPS, WARPS, lambda warp, lane: f"{warp}.{lane}", str, checks)
     order = Order(races.records, 0, BLOCKS, needs_fences=True)
     for event in events:
         warp = np.array([event.warp])
@@ -240,6 +238,23 @@ def test_a_place_that_all_threads_of_a_warp_read_races_with_whichever_writes_it(
         assert races.shadow.pools[4].reads[0].lane[(START & (PAGE - 1)) // 4] == SEVERAL
         races.access(order, "store", np.zeros(1, int), np.array([writer]), at[:1], 4, 2)
         assert [race.rule for race in checks.found.values()] == ["lane-race"]
+
+
+@pytest.mark.parametrize(("room", "rules"), [(1 << 21, ["global-race"]), (0, [])])
+def test_a_writer_that_comes_after_two_readers_of_three_races_with_the_third_as_long_as_there_is_room(
+    room: int, rules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hcq.emu.shader.spilled.MOST_SPILLED", room)
+    checks = Checks(frozenset({"race"}))
+    races = GlobalRaces(4, 4, lambda warp, lane: f"{warp}", str, checks)
+    order, at = Order(races.records, 0, 1), np.full(4, START, np.uint64)
+    for warp in (1, 2, 3):
+        races.access(order, "load", np.array([warp]), np.zeros(1, int), at[:1], 4, warp)
+    order.barrier(np.array([0, 1, 2]))
+    races.access(order, "store", np.zeros(1, int), np.zeros(1, int), at[:1], 4, 9)
+    found = list(checks.found.values())
+    assert [race.rule for race in found] == rules
+    assert all([site.place for site in race.sites] == [3, 9] for race in found)
 
 
 def test_when_there_is_no_room_for_what_atomics_make_known_they_make_everything_known(

@@ -33,6 +33,7 @@ class Stream:
         self.is_racy, self.has_bytes = self.rng.random() < 0.5, seed % 3 == 0
         self.has_atomics = self.rng.random() < 0.4
         self.warps = self.rng.choice([1, 2, 3])  # of a block
+        self.is_exact = seed % 2 == 0  # whether all readers are kept
 
     def order(self, records: Records, first_block: int) -> Order:
         return Order(
@@ -103,7 +104,8 @@ class Outcome(NamedTuple):
 def in_global_memory(seed: int, is_native: bool) -> Outcome:
     stream, checks = Stream(seed), Checks(frozenset({"race"}))
     warps = stream.warps
-    races = GlobalRaces(2 * BLOCKS * warps, warps, lambda warp, lane: f"{warp} {lane}", str, checks)
+    names = lambda warp, lane: f"{warp} {lane}"  # noqa: E731
+    races = GlobalRaces(2 * BLOCKS * warps, warps, names, str, checks, is_exact=stream.is_exact)
     quiet = _counted(races, is_native)
     for first in (0, BLOCKS):
         order = stream.order(races.records, first)
@@ -120,6 +122,9 @@ def in_global_memory(seed: int, is_native: bool) -> Outcome:
             there = one.warp != NOBODY
             marks += [np.where(there, getattr(one, name), 0).tolist() for name in FIELDS] + [there.tolist()]
         marks += [pool.is_stored.tolist(), pool.record.tolist(), pool.pages]
+        for more in (pool.more_reads, pool.more_changes):
+            more.settle()
+            marks += [more.cells.tolist(), *(column.tolist() for column in more.left)]
     return Outcome(list(checks.found), list(checks.found.values()), marks, quiet)
 
 

@@ -62,7 +62,22 @@ LAST = """
             for (int b = 0; b < n / 64; b++) sum += out[b * 256 + T];
             out[1536 + T] = sum;
         }}"""
+THIRD = """
+        // blocks 1 to 3 read a word, and say so; block 0 writes it. It is let go by all, or not by block 2
+        if (T == 0 && B > 0) {{
+            out[64 + B] = out[0];
+            {fence};
+            - if (B != 2) ADD(&out[32], 1);
+            + ADD(&out[32], 1);
+        }}
+        if (T == 0 && B == 0) {{
+            - while (ADD(&out[32], 0) != 2) ;
+            + while (ADD(&out[32], 0) != 3) ;
+            {fence};
+            out[0] = 7;
+        }}"""
 CUDA = {
+    "a third reader that the writer does not wait for": THIRD.format(fence="__threadfence()"),
     "the last block sums up": LAST.format(
         release="__threadfence()", acquire="__threadfence()", count="atomicAdd(&out[1500], 1)"
     ),
@@ -96,6 +111,9 @@ CUDA = {
         + if (T == 0) out[256 + B] = ADD(&out[5], 0);""",
 }
 HIP = {
+    "a third reader that the writer does not wait for": THIRD.format(
+        fence='__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent")'
+    ),
     "the last block sums up": LAST.format(
         release='__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent")',
         acquire='__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent")',
