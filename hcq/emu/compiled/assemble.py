@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
+import importlib
 from typing import Any
 
 from hcq.system import native
@@ -23,9 +23,10 @@ KIND = "emu-objects"
 def is_installed() -> bool:
     """Whether there is LLVM. It is not loaded before something is to be compiled."""
     try:
-        return importlib.util.find_spec("llvmlite") is not None
-    except ValueError:  # somebody has put None in its place
+        importlib.import_module("llvmlite")  # its name and version: LLVM itself comes with llvmlite.binding
+    except ImportError:
         return False
+    return True
 
 
 @functools.cache

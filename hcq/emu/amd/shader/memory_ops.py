@@ -325,7 +325,9 @@ class Buffer:
         wave, lane = indices(b)
         base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
         start = (base + self.scalar_offset(b))[wave]
-        store = scratch_at(b.residents.memory, start, lane, 64, limit_of(b), self.stack(b)[wave])
+        limit = limit_of(b)
+        stack = self.stack(b)[wave] if limit else None
+        store = scratch_at(b.residents.memory, start, lane, 64, limit, stack)
         return store, active(b, offsets) & np.uint64(0xFFFFFFFF)
 
     def stack(self, b: Batch) -> Array:

@@ -132,7 +132,12 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         if batch.clusters is not None:
             batch.clusters.exits = ClusterExits(batch.block_of_lane, batch.clusters.size, names, checks)
         batch.sync_faults = SyncFaults(
-            batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks
+            batch.block_of_lane,
+            batch.thread_of_lane,
+            batch.threads_per_block,
+            names,
+            checks,
+            program.module.is_cuda,
         )
 
 

@@ -236,6 +236,7 @@ class Part(NamedTuple):
 def part_of(
     code: Code, operand: Operand, kind: str, bits: int, place: Fragment, shape: tuple[int, int]
 ) -> Part:
+    """The registers of a matrix with elements of this kind, as fragment_part has them."""
     holder = TYPES["b64"] if kind == "f64" else B32
     return fragment_part(code, operand, bits, to_numbers(kind), place, shape, holder)
 

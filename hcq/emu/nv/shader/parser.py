@@ -36,6 +36,7 @@ from hcq.emu.nv.shader.syntax import (
 from hcq.emu.nv.shader.types import TYPES, Type
 
 MAX_REGISTERS = 1 << 18
+ABOUT = 1 << 12  # characters at the beginning, where compilers say who they are
 MAX_SHOWN = 400  # characters of an instruction, in messages
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 LINKAGE = (".visible", ".extern", ".weak", ".common")
@@ -58,6 +59,7 @@ def parse(text: str) -> Module:
 class _Parser(Reader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.is_cuda = "NVIDIA NVVM Compiler" in text[:ABOUT]
         self.version = (0, 0)
         self.target = ""
         self.address_bytes = 8
@@ -81,7 +83,9 @@ class _Parser(Reader):
                     raise PtxError(
                         variable.line, f"{variable.name!r} names {piece.symbol!r}, which is not declared"
                     )
-        return Module(self.version, self.target, self.address_bytes, self.functions, self.variables)
+        return Module(
+            self.version, self.target, self.address_bytes, self.functions, self.variables, self.is_cuda
+        )
 
     def _top(self) -> None:
         word = self.peek()

@@ -47,9 +47,18 @@ class Waiting(NamedTuple):
 
 
 class SyncFaults:
-    """Of the blocks of a batch. block, thread: of each lane; threads: of a block."""
+    """Of the blocks of a batch.
 
-    def __init__(self, block: Lanes, thread: Lanes, threads: int, names: Names, checks: Checks) -> None:
+    block, thread  of each lane
+    threads        of a block
+    is_cuda        `bar.sync` without a count is CUDA's `__syncthreads()`, which a whole block executes at one place; in
+                   PTX itself warps may come to a barrier by different instructions
+    """
+
+    def __init__(
+        self, block: Lanes, thread: Lanes, threads: int, names: Names, checks: Checks, is_cuda: bool = False
+    ) -> None:
+        self.is_cuda = is_cuda
         self.block, self.thread, self.threads = block, thread, threads
         self.warps = -(-threads // WARP)
         self.names, self.checks = names, checks
@@ -101,7 +110,8 @@ class SyncFaults:
             self._add(COUNT, what, (site,), "so which of them meet is left open")
         known = self.expected.get(number)
         if (
-            is_open
+            self.is_cuda
+            and is_open
             and known is not None
             and known[0] == count == 0
             and known[1] != line

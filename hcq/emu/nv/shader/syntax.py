@@ -178,11 +178,15 @@ def placed(variables: list[Variable], start: int = 0) -> list[tuple[str, int, Va
 
 @dataclass
 class Module:
-    """A parsed PTX file. `decoded` is what decode.py has made of its functions, for all kernels of it."""
+    """A parsed PTX file. `decoded` is what decode.py has made of its functions, for all kernels of it.
+
+    is_cuda  NVIDIA's compiler wrote it, of CUDA C++: its first lines say so
+    """
 
     version: tuple[int, int]
     target: str
     address_bytes: int
     functions: dict[str, Function]
     variables: dict[str, Variable]
+    is_cuda: bool = False
     decoded: dict[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from hcq.frontend.more.llm.configuration import Configuration
 from hcq.frontend.more.llm.files import open_model
 from hcq.frontend.more.llm.session import Session
 from hcq.frontend.more.llm.splitting import GPT2, LLAMA3, QWEN2
-from hcq.tools.bench.cases.quantised import FORMS, rounded
+from hcq.tools.bench.cases.random_blocks import FORMS, rounded
 from tests.frontend.more.llm.test_model import NO_WORDS
 from tests.frontend.more.llm.test_tokenizer import TEXTS, trained, words_of_pieces
 

@@ -74,6 +74,7 @@ def run_words(
     lds = Bytes.zeros(max(lds_bytes, 4))
     residents: Any = SimpleNamespace(
         wave_size=size,
+        watch=None,
         memory=space,
         scalar_memory=space,
         group_of=np.zeros(waves, np.intp),
