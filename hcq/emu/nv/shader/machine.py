@@ -309,8 +309,11 @@ class Machine:
             self._merge(path)
 
     def _merge(self, path: Path) -> None:
-        """Become one with a path of the same region at the same block, unless it waits elsewhere."""
-        for other in path.region.paths:
+        """Become one with the paths of the same region at the same block, but for those that wait elsewhere.
+
+        They can be several where a schedule has kept them apart.
+        """
+        for other in tuple(path.region.paths):
             is_here = other is not path and other.pc == path.pc and other.step == path.step
             if is_here and other.waits_for in ("", "warp"):
                 path.join(other)
@@ -320,7 +323,6 @@ class Machine:
                     self.runnable.remove(other)
                 path.region.paths.remove(other)
                 path.region.pending -= 1
-                return
 
     def arrive(self, path: Path) -> None:
         """A path has come to its region's reconvergence block (it is no longer runnable)."""
