@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
+import importlib.util
 from typing import Any
 
 from hcq.system import native
@@ -21,12 +21,13 @@ KIND = "emu-objects"
 
 @functools.cache
 def is_installed() -> bool:
-    """Whether there is LLVM. It is not loaded before something is to be compiled."""
+    """Whether there is LLVM. It is not loaded, nor is its package, before something is to be compiled."""
     try:
-        importlib.import_module("llvmlite")  # its name and version: LLVM itself comes with llvmlite.binding
-    except ImportError:
+        spec = importlib.util.find_spec("llvmlite")
+    except ValueError:  # somebody has put None in its place
         return False
-    return True
+    # a file of that name alone is not it
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 @functools.cache
