@@ -80,6 +80,7 @@ class _Job:
             fields[TABLE + 2 * number], fields[TABLE + 2 * number + 1] = native.address_of(data), len(data)
         self._scratch = np.zeros(code.bytes + SLOT_UNIT, np.uint8)
         fields[SCRATCH] = -(-native.address_of(self._scratch) // SLOT_UNIT) * SLOT_UNIT
+        self.is_used = False
         fields[STOP] = stop.address
 
     def run(self, instructions: int) -> int:
@@ -88,6 +89,9 @@ class _Job:
         while not turns.is_over and (piece := next(turns.numbers)) < turns.pieces:
             fields[0] = turns.groups * piece // turns.pieces
             fields[1] = turns.groups * (piece + 1) // turns.pieces
+            if self.is_used:
+                self._scratch.fill(0)  # epochs begin again: who touched what before is forgotten
+            self.is_used = True
             self._assembled.run(address)
             if fields[FAULT]:
                 turns.is_over = True

@@ -399,6 +399,28 @@ def test_groups_on_several_threads_leave_the_same_bits(monkeypatch: pytest.Monke
     assert both(SUMS, 29, 64, *data)[0].any()
 
 
+MEETINGS = (
+    HEAD
+    + PLACES
+    + "  threadgroup int t[64];\n  t[i] = p[all & 255] + n;\n  "
+    + BARRIER
+    + "\n  int other = t[63 - i];\n  "
+    + BARRIER
+    + "\n  t[i ^ 1] = other;\n  "
+    + BARRIER
+    + "\n  out[all] = t[i];\n}\n"
+)
+
+
+def test_groups_on_several_threads_know_nothing_of_what_others_did_to_threadgroup_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "ALONE", 0)
+    monkeypatch.setattr(threads, "count", lambda: 3)
+    data = np.zeros(4 * 64 * 29, np.uint8), ints(*range(7, 263)), ints(50)
+    assert both(MEETINGS, 29, 64, *data)[0].any()
+
+
 def test_of_several_threads_the_first_fault_of_the_grid_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "ALONE", 0)
     monkeypatch.setattr(threads, "count", lambda: 4)
