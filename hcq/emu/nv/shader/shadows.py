@@ -194,6 +194,11 @@ class Unwritten:
 
     # ------------------------------------------------------------ memory
 
+    def changed(self, found: tuple[Lanes, Read], one: Instruction) -> None:
+        """An atomic operation changes what has this shadow."""
+        shadow, read = found
+        tell(self.checks, "atomic", read, str(one), one.line, read.who, int(np.count_nonzero(shadow)))
+
     def load(
         self, where: spaces.Space, at: Lanes, lanes: Lanes | None, bits: Scalar, count: int, one: Instruction
     ) -> tuple[Lanes, Read] | None:
