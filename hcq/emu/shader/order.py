@@ -263,6 +263,12 @@ class Order:
         self.clock[some] += 1
         self.rows[some] = -1
 
+    def rejoin(self, warps: Array) -> None:
+        """All threads of each of these warps know what all of them did."""
+        self.met[warps] = self.clock[warps]
+        self.clock[warps] += 1
+        self.rows[warps] = -1
+
     def release(self, warps: Array, level: int) -> None:
         """A fence: what these warps did and know may be made known by an atomic operation from now on."""
         own = warps % self.warps
