@@ -24,7 +24,6 @@ from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, Buffer, address_of, indices, mover
 from hcq.emu.amd.shader.memory_order import fence_of, level_of
-from hcq.emu.amd.shader.polls import polls_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import offset_of
 from hcq.emu.amd.shader.scalar_write_ops import places_of
@@ -43,12 +42,9 @@ class Looking:
 
     only_lds = False
 
-    def __init__(self) -> None:
-        self.polls: set[int] = set()  # places of loads of LDS that wait for what another wave stores
-
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction that touches memory, or orders that, with what it does told before."""
-        look = _of(ctx, self.only_lds, self.polls)
+        look = _of(ctx, self.only_lds)
         if look is None:
             return step
 
@@ -61,7 +57,6 @@ class Looking:
 
     def head(self, instructions: list[Context]) -> Step | None:
         """Nothing before a block."""
-        self.polls |= polls_of(instructions)
         return None
 
 
@@ -71,10 +66,10 @@ class LookingAtLds(Looking):
     only_lds = True
 
 
-def _of(ctx: Context, only_lds: bool, polls: set[int]) -> Step | None:
+def _of(ctx: Context, only_lds: bool) -> Step | None:
     form = ctx.inst.format
     if form == "DS":
-        return _shared(ctx, polls)
+        return _shared(ctx)
     if only_lds and form != "FLAT" and not is_load_to_lds(ctx.inst):
         return None
     fence = _fence(ctx)
@@ -131,7 +126,7 @@ def _kind(tail: str) -> str:
     return "load" if word in LOADS else "store" if word in STORES else "atomic"
 
 
-def _shared(ctx: Context, polls: set[int]) -> Step | None:
+def _shared(ctx: Context) -> Step | None:
     name, fields, pc = ctx.inst.name, ctx.inst.fields, ctx.inst.pc
     if WARP.match(name) or WAITS.match(name) or "addtid" in name or fields.get("gds") or "gws" in name:
         return None
@@ -157,11 +152,12 @@ def _shared(ctx: Context, polls: set[int]) -> Step | None:
             if kind == "store" and races_of(b).by_value and moved is not None:
                 save = functools.partial(_save, moved, data)
                 stored = stored_in(b, save, at, LdsStore(b, wave))
+            polls = races_of(b).polls
             if pc in polls:
                 _polled(b, wave, lane, at, size, pc)
                 continue
             _in_lds(b, kind, wave, lane, at, size, pc, stored)
-            if polls and kind == "store":
+            if polls and kind == "store":  # who polls may find this one, and not the next
                 races_of(b).order.tick(b.residents.number_of[b.ids[np.unique(wave)]])
 
     return look
