@@ -2,7 +2,6 @@
 
 In       a program
 Out      the places of loads that do nothing but wait
-Changes  nothing
 Next     checks.py (who asks), race_steps.py (who tells), hcq/emu/shader/shared_races.py (what a poll orders),
          memory_order.py (global memory, where bits tell)
 
