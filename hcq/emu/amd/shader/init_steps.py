@@ -39,7 +39,7 @@ class Following:
 
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction, with its shadows made before."""
-        use = use_of(ctx.inst, ctx.wave_size, not ctx.is_gfx9)
+        use = use_of(ctx.inst, ctx.wave_size, ctx.isa.has_halves)
         follow = _follow(ctx, use, step)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
@@ -303,7 +303,7 @@ def _private(ctx: Context, results: list[int], data: list[int]) -> Callable[[Unw
     if (
         access is None
         or access.verb == "atomic"
-        or not ctx.isa.scratch_in_memory
+        or not ctx.isa.flat_scratch
         or ctx.inst.fields.get("lds")
     ):
         return None

@@ -58,7 +58,7 @@ def move_of(ctx: Context) -> Move | None:
     access = access_of(ctx, tail) if kind is not None else None
     if kind is None or access is None or fields.get("lds") or fields.get("tfe"):
         return None
-    if kind in ("scratch", "buffer") and ctx.isa.scratch_in_memory:
+    if kind in ("scratch", "buffer") and ctx.isa.flat_scratch:
         return None
     file = ctx.acc_offset if fields.get("acc") else 0
     own = fields["vdata" if kind == "buffer" else "data"] + file

@@ -117,7 +117,7 @@ class Unwritten:
             residents.memory = Marking(residents.memory, self, of)
             residents.scalar_memory = Marking(residents.scalar_memory, self, of)
         made.memory = _Global(of)  # type: ignore[assignment]
-        made.scratch_in_memory, made.watch = False, None  # that of gfx90a has a shadow like the others'
+        made.flat_scratch, made.watch = 0, None  # that of gfx90a has a shadow like the others'
         made.scratch_size = -(-launch.scratch_bytes // 4) * 4
         lanes = len(residents.group_of) * residents.wave_size
         made.lds, made.scratch = (

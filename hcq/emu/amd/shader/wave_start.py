@@ -21,6 +21,7 @@ from hcq.emu.amd.shader.arrays import Array
 
 TTMP7, TTMP8, TTMP9 = 115, 116, 117  # as scalar registers
 DX10_CLAMP = 1 << 8
+TOLD_OF_SCRATCH = ("gfx90a", "gfx10")  # waves find their scratch memory through registers
 CODE_PROPERTIES = 14  # word of the descriptor whose lowest bits say what goes into the first scalar registers
 USER_SGPRS = (
     *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr"),
@@ -65,7 +66,7 @@ class Launch:
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
-    scratch_waves: int = 0  # gfx90a: there is scratch memory for so many; 0: no wave asks where its own is
+    scratch_waves: int = 0  # gfx90a, gfx10: there is scratch memory for so many; 0: no wave asks where its own is
     wave_scratch_bytes: int = 0
     # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
     ids_in_ttmp: bool = False
@@ -100,7 +101,7 @@ class Launch:
             id_dimensions=two.tidig_comp_cnt,
             lds_bytes=lds_bytes,
             scratch_bytes=scratch_bytes,
-            scratch_waves=scratch_waves if arch == "gfx90a" and two.scratch_en else 0,
+            scratch_waves=scratch_waves if arch.startswith(TOLD_OF_SCRATCH) and two.scratch_en else 0,
             wave_scratch_bytes=scratch_bytes * wave_size,
             mode=rsrc1 >> 12 & 0xFF | flags,
             ids_in_ttmp=is_gfx12,
