@@ -180,7 +180,7 @@ class WholeGroups:
             wanted = [axis for axis, is_on in enumerate(launch.group_ids) if is_on]
             places = tuple((launch.user_sgpr_count + at, axis) for at, axis in enumerate(wanted))  # type: ignore[assignment]
         pokes = [(512 * wave + 4 * register, kind) for wave in range(waves) for register, kind in places]
-        rows = np.ascontiguousarray(first.u32[0])
+        rows = np.ascontiguousarray(first.u32[: launch.id_registers].swapaxes(0, 1))
         pokes_array = np.array(pokes, np.int64).reshape(-1, 2)
         return Shape(
             compiled,
@@ -253,7 +253,7 @@ class WholeGroups:
             (launches.PLACE, place.ctypes.data),
             (launches.BYTES, header),
             (launches.ROWS, shape.rows.ctypes.data),
-            (launches.ROW_BYTES, 4 * lanes),
+            (launches.ROW_BYTES, 4 * lanes * launch.id_registers),
             (launches.ROW_STEP, rows * lanes * 4),
             (launches.POKES, shape.pokes.ctypes.data),
             (launches.POKE_COUNT, len(shape.pokes)),
