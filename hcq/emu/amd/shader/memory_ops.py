@@ -312,8 +312,12 @@ class Buffer:
         self.scalar_offset = scalar32(ctx, fields["soffset"])
         self.immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
         self.size = np.uint64(access.bits // 8)
-        self.is_gfx9 = ctx.is_gfx9
         self.may_spread = bool(ctx.isa.flat_scratch) and not fields["idxen"]
+        self.lanes = ctx.wave_size
+        # what the last word of a swizzled descriptor must have, and where: only scratch memory's is emulated
+        self.spread_bits, self.spread_mask = SPREAD_SCRATCH, SPREAD_MASK
+        if not ctx.is_gfx9:
+            self.spread_bits, self.spread_mask = SPREAD_GFX10 | (self.lanes == 64) << 21, INDEX_STRIDE | 1 << 23
 
     def words(self, b: Batch) -> Array:
         """(waves, 1, 4) words of the descriptors."""
@@ -331,22 +335,23 @@ class Buffer:
 
     def spread(self, b: Batch) -> tuple[ScratchStore, Array]:
         """Swizzled: the lanes of a wave have their words beside each other, as scratch memory has; active lanes'."""
-        words, fields = self.words(b), self.fields
-        control = int(words[0, 0, 3])
-        lanes = b.residents.wave_size
-        wanted = SPREAD_SCRATCH if self.is_gfx9 else SPREAD_GFX10 | (lanes == 64) << 21
-        if control & (SPREAD_MASK if self.is_gfx9 else INDEX_STRIDE | 1 << 23) != wanted:
+        control = int(self.word(b, 3)[0, 0])
+        if control & self.spread_mask != self.spread_bits:
             raise self.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
-        offsets = np.full(b.lanes.shape, self.immediate, np.uint64)
-        if fields["offen"]:
-            offsets = offsets + b.u32[fields["vaddr"]]
         wave, lane = indices(b)
-        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        start = (base + self.scalar_offset(b))[wave]
+        start, offsets = self.spread_places(b)
         limit = limit_of(b)
         stack = self.stack(b)[wave] if limit else None
-        store = scratch_at(b.residents.memory, start, lane, lanes, limit, stack)
-        return store, active(b, offsets) & np.uint64(0xFFFFFFFF)
+        store = scratch_at(b.residents.memory, start[wave, 0], lane, self.lanes, limit, stack)
+        return store, active(b, offsets)
+
+    def spread_places(self, b: Batch) -> tuple[Array, Array]:
+        """Of a swizzled access: (where each wave's first word is, offsets of all lanes)."""
+        offsets = np.full(b.lanes.shape, self.immediate, np.uint64)
+        if self.fields["offen"]:
+            offsets = offsets + b.u32[self.fields["vaddr"]]
+        base = self.word(b, 0) | (self.word(b, 1) & np.uint64(0xFFFF)) << np.uint64(32)
+        return base + self.scalar_offset(b)[:, None], offsets & np.uint64(0xFFFFFFFF)
 
     def stack(self, b: Batch) -> Array:
         """(waves,) where the stack pointer is that a swizzled access goes by, in bytes of each lane.
@@ -355,9 +360,8 @@ class Buffer:
         before LLVM 11 passed their wave's own place so.
         """
         found: Array = np.broadcast_to(np.asarray(self.scalar_offset(b), np.uint64), (b.waves,))
-        lanes = b.residents.wave_size
-        size = np.uint64(lanes * b.residents.launch.scratch_bytes)
-        return np.where(found < size, found, np.uint64(0)) // np.uint64(lanes)
+        size = np.uint64(self.lanes * b.residents.launch.scratch_bytes)
+        return np.where(found < size, found, np.uint64(0)) // np.uint64(self.lanes)
 
     def reported(self, b: Batch, store: ScratchStore, offsets: Array) -> Array:
         """What a fault of a swizzled access names: offsets of lanes where these have an end, else addresses."""

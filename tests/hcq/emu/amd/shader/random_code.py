@@ -263,6 +263,12 @@ def low_of_nans(x: Any, y: Any) -> Any:
     return found
 
 
+def both_nans(x: Any, y: Any) -> Any:
+    """Whether words are a NaN of float32 in both."""
+    found: Any = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
+    return found
+
+
 def alike_in_halves(x: Any, y: Any) -> Any:
     """Whether each half of a word is the same, or a NaN of float16 or bfloat16 in both."""
     halves = [
@@ -278,7 +284,7 @@ def differences(a: State, b: State) -> list[str]:
     out = []
     for name in ("vectors", "scalars"):
         x, y = getattr(a, name), getattr(b, name)
-        nan = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
+        nan = both_nans(x, y)
         nan |= alike_in_halves(x, y) | (low_of_nans(x, y) if name == "vectors" else False)
         for place in np.argwhere((x != y) & ~nan)[:4].tolist():
             at = tuple(place)
@@ -287,7 +293,7 @@ def differences(a: State, b: State) -> list[str]:
         x, y = getattr(a, name), getattr(b, name)
         if name != "conditions":
             x, y = x.view(np.uint32), y.view(np.uint32)
-            alike = low_of_nans(x, y) | alike_in_halves(x, y)
+            alike = low_of_nans(x, y) | alike_in_halves(x, y) | both_nans(x, y)
             x, y = np.where(alike, 0, x), np.where(alike, 0, y)
         if not np.array_equal(x, y):
             out.append(f"{name} differ at {np.flatnonzero(x != y)[:8].tolist()}")
