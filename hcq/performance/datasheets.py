@@ -9,9 +9,9 @@ Rates are peaks of dense matrices at the boost clock: no kernel is faster, and p
 
 How far the figures are checked: NVIDIA's with texts that quote the white papers by table and page; of mi300x and
 mi250 the units, peaks, memory rates and cache sizes, and of rx7900xtx and rx9070xt the units and cache sizes, with
-ROCm's documentation, in which AMD gives them; the rates of both Radeons with articles that quote AMD's; rx6900xt's not. What is under
-`inferred` has no vendor's figure: it is measured by others, or follows from another. That a CU has room for 32
-blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too.
+ROCm's documentation, in which AMD gives them; the rates of both with articles that quote AMD's. rx6900xt was not
+compared. What is under `inferred` has no vendor's figure: it is measured by others, or follows from another. That a CU
+has room for 32 blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too.
 """
 
 from __future__ import annotations

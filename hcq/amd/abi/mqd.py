@@ -234,10 +234,5 @@ class SdmaMqd12(SdmaMqd):
 
 
 # generation -> layouts of a compute and of a copy queue; of a generation that is not listed the common fields are known
-COMPUTE: dict[int, type[ComputeMqd]] = {
-    9: ComputeMqd9,
-    10: ComputeMqd10,
-    11: ComputeMqd11,
-    12: ComputeMqd11,
-}
+COMPUTE: dict[int, type[ComputeMqd]] = {9: ComputeMqd9, 10: ComputeMqd10, 11: ComputeMqd11, 12: ComputeMqd11}
 SDMA: dict[int, type[SdmaMqd]] = {9: SdmaMqd9, 10: SdmaMqd10, 11: SdmaMqd11, 12: SdmaMqd12}

@@ -3,8 +3,8 @@
 In       a word such as "amd:gfx1100:seed=7"
 Out      Spec: a chip, and how it is emulated
 Next     kfd_topology.py (what sysfs says of it), gpu.py (who works as it says), ../nv/spec.py (the sister)
-Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: gc_9_4_3, gc_10_3_0
-         and gc_11_0_0 headers; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v5_2_buffer_funcs,
+Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: headers of
+         gc_9_4_3, gc_10_3_0 and gc_11_0_0; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v5_2_buffer_funcs,
          sdma_v7_0_buffer_funcs of amdgpu
 
 The figures are derived here, and not taken from the driver's own (hcq/amd/chip.py), so that each tests the other.

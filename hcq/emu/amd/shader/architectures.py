@@ -2,7 +2,8 @@
 
 In       an architecture such as "gfx1100"
 Out      its Isa, or that of its sisters
-Next     isa.py (what an instruction set is), rdna2.py, rdna3.py, rdna35.py, rdna4.py, cdna2.py, cdna3.py, cdna4.py (what differs)
+Next     isa.py (what an instruction set is), rdna2.py, rdna3.py, rdna35.py, rdna4.py, cdna2.py, cdna3.py, cdna4.py
+         (what differs)
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ from hcq.emu.amd.shader.scalar_memory_ops import clock
 from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 
 NO_EFFECT = {
-    *"s_nop s_sethalt s_set_inst_prefetch_distance s_inst_prefetch s_clause s_delay_alu s_waitcnt_depctr s_waitcnt s_wait_idle".split(),
+    *"s_nop s_sethalt s_set_inst_prefetch_distance s_inst_prefetch s_clause s_delay_alu s_waitcnt_depctr".split(),
+    *"s_waitcnt s_wait_idle".split(),
     *"s_wait_event s_setprio s_sendmsg s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm".split(),
     *"s_icache_inv s_wakeup s_version s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt".split(),
     *"s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt".split(),

@@ -185,7 +185,11 @@ def text(isa: Isa, inst: Instruction) -> str:
         at = next((i for i, o in enumerate(operands) if o.field == "addr"), None)
         if at is not None and inst.format == "GLOBAL" and not off:
             names[at] = f"v{fields['addr']}"
-        if at is not None and inst.format == "SCRATCH" and not fields.get("sve", fields["saddr"] == isa.no_saddr):
+        if (
+            at is not None
+            and inst.format == "SCRATCH"
+            and not fields.get("sve", fields["saddr"] == isa.no_saddr)
+        ):
             names[at] = "off"
         names.append(saddr)
     if inst.format == "SMEM":

@@ -300,12 +300,7 @@ def _through(ctx: Context, use: Use) -> Follow:
 def _private(ctx: Context, results: list[int], data: list[int]) -> Callable[[Unwritten, Batch], bool] | None:
     """What follows an access of scratch by a descriptor, as gfx90a has it; it says whether that was one."""
     access = access_of(ctx, ctx.inst.name.split("_", 1)[1]) if ctx.inst.format == "MUBUF" else None
-    if (
-        access is None
-        or access.verb == "atomic"
-        or not ctx.isa.flat_scratch
-        or ctx.inst.fields.get("lds")
-    ):
+    if access is None or access.verb == "atomic" or not ctx.isa.flat_scratch or ctx.inst.fields.get("lds"):
         return None
     buffer, move, pc = Buffer(ctx, access), mover(ctx, access), ctx.inst.pc
 

@@ -281,7 +281,9 @@ class Isa:
         self.is_gfx9, self.has_halves = generation == 9, generation >= 11
         self.null, self.m0 = {9: (-1, 124), 10: (125, 124)}.get(generation, (124, 125))
         self.no_saddr = 127 if self.is_gfx9 else self.null
-        self.no_address = 127 if generation == 10 else self.no_saddr  # of a scratch access: no register at all
+        self.no_address = (
+            127 if generation == 10 else self.no_saddr
+        )  # of a scratch access: no register at all
         self.flat_offset_bits = 12 if generation == 10 else 13
         tables = read_tables(name.lower())
         self.dual = tables.pop("VOPD", {})

@@ -24,14 +24,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.field_registers import returns
 from hcq.emu.amd.shader.isa import Instruction
-from hcq.emu.amd.shader.lane_access import (
-    Access,
-    access_of,
-    active,
-    located,
-    parse_access,
-    typed_access,
-)
+from hcq.emu.amd.shader.lane_access import Access, access_of, active, located, parse_access, typed_access
 from hcq.emu.amd.shader.lds_ops import LdsStore, modify_inside
 from hcq.emu.amd.shader.operands import (
     PRIVATE_APERTURE,
@@ -176,7 +169,7 @@ def compile_memory(ctx: Context) -> Step:
     if inst.name in OTHER_CACHES:
         return lambda b: None  # a kernel neither invalidates nor writes back the L2
     tail = inst.name.split("_", 1)[1]
-    if tail.endswith("_addtid") or tail.endswith("_addtid_b32"):
+    if tail.endswith(("_addtid", "_addtid_b32")):
         return by_thread(ctx, tail)
     access = access_of(ctx, tail)
     if access is None:
@@ -317,7 +310,10 @@ class Buffer:
         # what the last word of a swizzled descriptor must have, and where: only scratch memory's is emulated
         self.spread_bits, self.spread_mask = SPREAD_SCRATCH, SPREAD_MASK
         if not ctx.is_gfx9:
-            self.spread_bits, self.spread_mask = SPREAD_GFX10 | (self.lanes == 64) << 21, INDEX_STRIDE | 1 << 23
+            self.spread_bits, self.spread_mask = (
+                SPREAD_GFX10 | (self.lanes == 64) << 21,
+                INDEX_STRIDE | 1 << 23,
+            )
 
     def words(self, b: Batch) -> Array:
         """(waves, 1, 4) words of the descriptors."""

@@ -10,8 +10,8 @@ behind a write-back of the L2; one that acquires is an invalidation of what the 
 the compute unit. Within a workgroup accesses are in order.
 
 Not every set marks an atomic access: read-modify-writes are what they are, loads that pass caches by are told by
-their bits, but a store on gfx90a, gfx10 and gfx11 may be either (UNMARKED), and a load of workgroup scope on gfx90a is like
-any other.
+their bits, but a store on gfx90a, gfx10 and gfx11 may be either (UNMARKED), and a load of workgroup scope on gfx90a is
+like any other.
 """
 
 from __future__ import annotations

@@ -186,7 +186,10 @@ class MemoryText:
                 inside = room >= np.uint64(4)
             if buffer.may_spread:
                 is_spread, there, is_apart = _spread(w, buffer, b)
-                addresses, inside = w.select(is_spread, there, w.as_symbol(addresses, U64)), inside | is_spread
+                addresses, inside = (
+                    w.select(is_spread, there, w.as_symbol(addresses, U64)),
+                    inside | is_spread,
+                )
                 left = is_apart if left is None else left | is_apart
                 if size > 4 or access.verb == "atomic":
                     left = left | is_spread

@@ -6,9 +6,9 @@ Next     rdna3.py (the next generation), cdna2.py (the sister, whose names of in
          (scratch through descriptors)
 Source   RDNA2 shader ISA document; mnemonics and encodings checked against LLVM's assembler
 
-Of its kin it has waves of 32 lanes, a null register and four counters of waits; of the sister's SDWA, and scratch memory
-that kernels find by themselves. The pair of hardware registers that hold its address (FLAT_SCR_LO and HI) are kept here in
-the place of two trap temporaries, which no kernel can reach.
+Of its kin it has waves of 32 lanes, a null register and four counters of waits; of the sister's, SDWA and scratch
+memory that kernels find by themselves. The pair of hardware registers that hold its address (FLAT_SCR_LO and HI) are
+kept here in the place of two trap temporaries, which no kernel can reach.
 """
 
 from __future__ import annotations

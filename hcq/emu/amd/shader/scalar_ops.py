@@ -46,7 +46,12 @@ ALIASES = {
     "s_flbit_i32_i64": "s_cls_i32_i64",
     **{
         f"s_{older}_{form}_{size}": f"s_{newer}_{form}_{size}"
-        for older, newer in (("andn2", "and_not1"), ("orn2", "or_not1"), ("andn1", "and_not0"), ("orn1", "or_not0"))
+        for older, newer in (
+            ("andn2", "and_not1"),
+            ("orn2", "or_not1"),
+            ("andn1", "and_not0"),
+            ("orn1", "or_not0"),
+        )
         for form in ("saveexec", "wrexec")
         for size in ("b32", "b64")
     },

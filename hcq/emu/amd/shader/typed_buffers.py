@@ -122,7 +122,9 @@ class _Formats:
             yield controls == control, self._element(number), selects
 
     def _element(self, number: int) -> Element:
-        found = element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of(self.generation, number)
+        found = (
+            element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of(self.generation, number)
+        )
         if found is None:
             raise self.refuse(f"format {number:#x} is none that buffers have")
         return found

@@ -5,8 +5,8 @@ Out      `Waiting`: steps around those of the program
 Changes  the RegisterWaits of the resident waves; no register, no memory
 Next     register_waits.py (what comes of it), register_uses.py (what an instruction uses), lds_wait_steps.py (the same
          for LDS), hazards.py (instructions that follow each other too soon), race_steps.py (the sister)
-Source   RDNA2, RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: fields of s_waitcnt, counters; LLVM 22, SIInsertWaitcnts.cpp: no
-         invalidation of caches counts before gfx12, where global_inv counts in loadcnt
+Source   RDNA2, RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: fields of s_waitcnt, counters; LLVM 22,
+         SIInsertWaitcnts.cpp: no invalidation of caches counts before gfx12, where global_inv counts in loadcnt
 
 Between two instructions that issue something, wait, or change EXEC, the registers of all are looked up at once; one by
 one only when something is under way to one of them.

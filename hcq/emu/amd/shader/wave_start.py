@@ -67,7 +67,9 @@ class Launch:
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
-    scratch_waves: int = 0  # gfx90a, gfx10: there is scratch memory for so many; 0: no wave asks where its own is
+    scratch_waves: int = (
+        0  # gfx90a, gfx10: there is scratch memory for so many; 0: no wave asks where its own is
+    )
     wave_scratch_bytes: int = 0
     # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
     ids_in_ttmp: bool = False
@@ -119,7 +121,9 @@ class Launch:
         """Packed ids as these registers have them."""
         if self.packs_ids:
             return packed
-        return np.stack([packed >> np.uint32(10 * axis) & np.uint32(0x3FF) for axis in range(self.id_registers)])
+        return np.stack(
+            [packed >> np.uint32(10 * axis) & np.uint32(0x3FF) for axis in range(self.id_registers)]
+        )
 
     def with_sgprs(self, user_sgprs: tuple[int, ...]) -> Launch:
         """The same with other user SGPRs: one for each launch, so nothing is worked out again."""

@@ -83,7 +83,8 @@ def test_fields_of_copy_queues_are_where_the_headers_have_them(layout: type[mqd.
 
 
 @pytest.mark.parametrize(
-    "arch, queue", [("gfx1030", "aql"), ("gfx1100", "pm4"), ("gfx90a", "aql"), ("gfx1201", "aql"), ("gfx942", "pm4")]
+    "arch, queue",
+    [("gfx1030", "aql"), ("gfx1100", "pm4"), ("gfx90a", "aql"), ("gfx1201", "aql"), ("gfx942", "pm4")],
 )
 def test_the_driver_shows_each_queue_as_it_was_made(arch: str, queue: str) -> None:
     device = AmdDevice("AMD", port_for([f"amd:{arch}"]), Config.read({"HCQ_AMD_QUEUE": queue}))

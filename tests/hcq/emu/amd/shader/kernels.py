@@ -23,7 +23,10 @@ from hcq.emu.amd.shader.run import Report, ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch, user_sgprs
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {arch: EVERY_ISA[arch] for arch in ("gfx1030", "gfx1100", "gfx1151", "gfx1201", "gfx90a", "gfx942", "gfx950")}
+ISAS = {
+    arch: EVERY_ISA[arch]
+    for arch in ("gfx1030", "gfx1100", "gfx1151", "gfx1201", "gfx90a", "gfx942", "gfx950")
+}
 CODE_BASE, ARGUMENT_BASE, SCRATCH_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x6000_0000_0000, 0x7F00_0000_0000
 
 PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
@@ -54,7 +57,7 @@ def sections(image: bytes) -> list[tuple[int, ...]]:
 
 
 class Scratch(NamedTuple):
-    """Scratch memory for kernels that ask where it is (gfx90a, gfx1030): room for `waves`, `lane_bytes` for each lane."""
+    """Scratch memory for kernels that ask where it is (gfx90a, gfx1030): room for `waves`, each lane `lane_bytes`."""
 
     va: int = 0
     size_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What gfx1030 has in a way of its own: scratch memory that kernels find, wait counters, halves that stay, SDWA and DPP8."""
+"""What gfx1030 has in a way of its own: scratch memory that kernels find, wait counters, halves, SDWA and DPP8."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def test_words_of_the_assembler_are_read_as_what_it_was_told(text: str) -> None:
     assert shown.replace("off, s6", "s6").replace("off, off", "off") == text
 
 
-@pytest.mark.parametrize(
-    ("bits", "memory", "lds"), [(0x9171, 33, 17), (0x3F70, 0, 63), (0xC07F, 63, 0)]
-)
+@pytest.mark.parametrize(("bits", "memory", "lds"), [(0x9171, 33, 17), (0x3F70, 0, 63), (0xC07F, 63, 0)])
 def test_a_wait_counts_64_accesses_of_memory_and_64_of_lds(bits: int, memory: int, lds: int) -> None:
     assert wait_counts(bits, RDNA2.generation) == (memory, lds)
 
@@ -49,7 +47,9 @@ def scratch_memory(lanes: int) -> tuple[AddressSpace, Numbers]:
 
 
 @pytest.mark.parametrize(("lanes", "stride"), [(32, 2), (64, 3)])
-def test_a_swizzled_descriptor_puts_the_words_of_a_waves_lanes_beside_each_other(lanes: int, stride: int) -> None:
+def test_a_swizzled_descriptor_puts_the_words_of_a_waves_lanes_beside_each_other(
+    lanes: int, stride: int
+) -> None:
     memory, data = scratch_memory(lanes)
     made = ScratchResourceGfx10.of(SCRATCH, data.nbytes)
     words = ScratchResourceGfx10(**{**made.values, "index_stride": stride}).words
@@ -64,7 +64,10 @@ def test_scratch_memory_is_where_the_kernel_sets_its_hardware_registers_to(lanes
     memory, data = scratch_memory(lanes)
     data[...] = np.arange(WORDS)[:, None] * 100 + np.arange(lanes)
     code = Assembler(RDNA2)
-    code.words += [0xB980F814, 0xB9817A15]  # s_setreg_b32 of FLAT_SCR_LO, of bits 23:8 of FLAT_SCR_HI, as LLVM has it
+    code.words += [
+        0xB980F814,
+        0xB9817A15,
+    ]  # s_setreg_b32 of FLAT_SCR_LO, of bits 23:8 of FLAT_SCR_HI, as LLVM has it
     code("s_setreg_b32", 7 << 11 | 21, "s2")  # of its bits 7:0
     code("s_getreg_b32", "s5", 31 << 11 | 21)
     code("scratch_load_dword", "v2", "v0", offset=4)  # saddr is null: a vector address alone
@@ -90,7 +93,9 @@ def test_a_result_of_16_bits_leaves_the_other_half_as_it_was() -> None:
     one, two = (np.float16(x).view(np.uint16) for x in (1.5, 2.25))
     b = run(ARCH, "v_add_f16", "v2", "v0", "v1", v={0: one, 1: two, 2: 0xAAAA5555})
     assert int(b.u32[2, 0, 0]) == 0xAAAA0000 | int(np.float16(3.75).view(np.uint16))
-    high = run(ARCH, "v_add_nc_u16", "v2", "v0", "v1", v={0: 3 << 16, 1: 4, 2: 0xAAAA5555}, fields={"opsel": 9})
+    high = run(
+        ARCH, "v_add_nc_u16", "v2", "v0", "v1", v={0: 3 << 16, 1: 4, 2: 0xAAAA5555}, fields={"opsel": 9}
+    )
     assert int(high.u32[2, 0, 0]) == 0x00075555  # the high half of the first source, to the high half
 
 
@@ -149,4 +154,10 @@ def test_what_came_before_and_after_is_not_there() -> None:
     assert not {"v_mad_f32", "v_mac_f32", "s_store_dword", "s_atomic_add", "s_set_gpr_idx_on"} & names
     assert not {"v_permlane64_b32", "v_cvt_i32_i16", "s_delay_alu", "global_load_u8", "v_minmax_f32"} & names
     assert not any(name.startswith(("v_dual_", "v_wmma_", "v_mfma_")) for name in names)
-    assert {"v_dot4c_i32_i8", "v_dot2_i32_i16", "global_atomic_fmax", "s_waitcnt_vscnt", "v_xor3_b32"} <= names
+    assert {
+        "v_dot4c_i32_i8",
+        "v_dot2_i32_i16",
+        "global_atomic_fmax",
+        "s_waitcnt_vscnt",
+        "v_xor3_b32",
+    } <= names
