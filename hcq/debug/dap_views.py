@@ -18,7 +18,7 @@ import numpy as np
 
 from hcq.debug.arguments import address_of
 from hcq.debug.expression import of_lane
-from hcq.debug.moment import Moment, Site, Work
+from hcq.debug.moment import MOST_LINES, Moment, Site, Work
 from hcq.debug.session import Session
 from hcq.debug.show import bits
 from hcq.errors import UsageError
@@ -156,9 +156,9 @@ class Views:
         sites = work.sites()
         by_line = bool(sites) and bool(sites[0].line)
         if by_line:  # instructions of a text stand in their own lines
-            lines: list[Site | None] = [None] * max(one.key & 0xFFFFF for one in sites)
+            lines: list[Site | None] = [None] * max(one.key & MOST_LINES for one in sites)
             for one in sites:
-                lines[(one.key & 0xFFFFF) - 1] = one
+                lines[(one.key & MOST_LINES) - 1] = one
         else:
             lines = list(sites)
         for number, (known, _, held) in enumerate(self._listings, 1):
@@ -208,7 +208,7 @@ class Views:
             return []
         made = moment
         each, shared = self._names(made, wave)
-        used = [*dict.fromkeys([*made.site.reads, *made.site.writes])]
+        used = [*dict.fromkeys(map(made.spelled, [*made.site.reads, *made.site.writes]))]
         found = [
             self._scope("This instruction", "locals", lambda: self._registers(made, wave, lane, used)),
             self._scope("Registers", "registers", lambda: self._registers(made, wave, lane, each)),

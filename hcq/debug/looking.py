@@ -22,6 +22,7 @@ from hcq.debug.timeline import Place
 from hcq.errors import UsageError
 
 MOST_BYTES = 1 << 16
+MOST_LETTERS = 200  # of a packet in a list
 
 
 def _moment(session: Session, what: str) -> Moment:
@@ -78,7 +79,7 @@ def _regs(session: Session, words: Words) -> Iterator[str]:
             yield from show.vector(moment, name, kind, session.wave)
         return
     if not names:
-        used = dict.fromkeys([*moment.site.reads, *moment.site.writes])
+        used = dict.fromkeys(map(moment.spelled, [*moment.site.reads, *moment.site.writes]))
         names = [one for one in used if _is_there(moment, one, session.wave)] or moment.names()[:8]
     yield from show.registers(moment, session.wave, session.lane, names, kind)
 
@@ -159,7 +160,13 @@ def _packets(session: Session, words: Words) -> Iterator[str]:
     words.done()
     for one in list(session.packets.latest)[-count:]:
         launch = f"   -> launch {one.launch}" if one.launch else ""
-        yield f"{one.number:>5} {one.vendor:<5} {one.text[:200]}{launch}"
+        yield f"{one.number:>5} {one.vendor:<5} {_cut(one.text)}{launch}"
+    if not session.packets.latest:
+        yield "no packet was done yet."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
 
 
 def _launches(session: Session, words: Words) -> Iterator[str]:

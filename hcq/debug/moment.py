@@ -21,6 +21,7 @@ import numpy.typing as npt
 from hcq.emu.shader.checks import Checks
 
 Array = npt.NDArray[Any]
+MOST_LINES = (1 << 20) - 1  # of a text; the key of an instruction has more above, where a line has several
 COORDINATES = r" \((\d+), (\d+), (\d+)\)"
 BLOCK = re.compile(f"(?:block|workgroup|threadgroup){COORDINATES}")  # as findings and faults name a lane
 THREAD = re.compile(f"(?:thread|work-item){COORDINATES}")
@@ -29,7 +30,7 @@ THREAD = re.compile(f"(?:thread|work-item){COORDINATES}")
 class Site(NamedTuple):
     """An instruction of a kernel.
 
-    key      its address; its line where the code is text
+    key      its address; its line where the code is text, with a number above MOST_LINES where a line has several
     line     "PTX line 12"; "" for machine code, whose source lines are found by its address
     reads    registers, by name
     writes   registers, by name; memory is in the Accesses of a Moment
@@ -162,6 +163,10 @@ class Moment(ABC):
     @abstractmethod
     def names(self) -> list[str]:
         """The registers that there are."""
+
+    def spelled(self, name: str) -> str:
+        """A register of a site as the kernel's author knows it."""
+        return name
 
     @abstractmethod
     def read(self, name: str, wave: int) -> Array:

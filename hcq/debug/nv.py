@@ -352,7 +352,9 @@ class NvMoment(Moment):
         if slot is None and name == "exec":
             return np.packbits(self.on(wave), bitorder="little").view(np.uint32)
         if slot is None:
-            raise UsageError(f"there is no register {name!r} in {decoded.function.name}: `regs` lists them.")
+            raise UsageError(
+                f"there is no register {name!r} in {decoded.function.name}: `regs all` lists them."
+            )
         values = registers[slot]
         if values.dtype == np.bool_:
             values = values.astype(np.uint8)

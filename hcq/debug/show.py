@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hcq.debug.expression import TYPES, typed
-from hcq.debug.moment import Array, Moment, Site, Work
+from hcq.debug.moment import MOST_LINES, Array, Moment, Site, Work
 from hcq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def code(session: Session, work: Work, key: int | None, before: int = 5, after: 
             yield f"   {line}{': ' + text.strip() if text else ''}"
         last = line
         mark = "=>" if number_of == at and key is not None else "  "
-        name = f"{site.key & 0xFFFFF:>6}" if site.line else f"{site.key - work.entry:+#07x}"
+        name = f"{site.key & MOST_LINES:>6}" if site.line else f"{site.key - work.entry:+#07x}"
         yield f"{mark} {name}  {site.text}"
 
 
