@@ -142,7 +142,10 @@ class Views:
         if path and line.isdigit() and os.path.isabs(path) and os.path.exists(path):
             return {"name": os.path.basename(path), "path": path}, int(line)
         number, sites = self._listing(work)
-        at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)
+        if site.line:
+            at = (site.key & MOST_LINES) - 1
+        else:
+            at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)
         kind = "metal" if site.line.startswith("MSL") else "ptx" if site.line else "s"
         source = {
             "name": f"{work.name or hex(work.entry)}.{kind}",
@@ -158,7 +161,8 @@ class Views:
         if by_line:  # instructions of a text stand in their own lines
             lines: list[Site | None] = [None] * max(one.key & MOST_LINES for one in sites)
             for one in sites:
-                lines[(one.key & MOST_LINES) - 1] = one
+                at = (one.key & MOST_LINES) - 1
+                lines[at] = lines[at] or one  # the first of a line
         else:
             lines = list(sites)
         for number, (known, _, held) in enumerate(self._listings, 1):
@@ -171,8 +175,8 @@ class Views:
         """A listing."""
         if not 1 <= number <= len(self._listings):
             raise UsageError(f"there is no source {number}.")
-        _, _, sites = self._listings[number - 1]
-        return "\n".join("" if one is None else one.text for one in sites) + "\n"
+        _, work, sites = self._listings[number - 1]
+        return work.source or "\n".join("" if one is None else one.text for one in sites) + "\n"
 
     def point_at(self, source: dict[str, Any], line: int) -> dict[str, Any]:
         """What Points.add takes for a line of a source. Raises UsageError."""

@@ -52,7 +52,8 @@ The stop is before the store: `step` once, and `mem` shows what it wrote. revers
 origin REGISTER [LANE]                     which instruction wrote a register of this wave, and from what
 origin lds OFFSET                          the same of memory that this block shares
 The program is run again from snapshots, and watched. What is asked about is memory here and now, so go to where it
-is wrong first. It ends at arguments, at what the host or a copy wrote, and after some dozens of values.""",
+is wrong first. It ends at arguments, and at what the host or a copy wrote. The 40 nearest values are shown; of all of
+them, up to 5000, the lines that made them: those first that the fewest lanes of a block executed.""",
     "regs": """regs [NAME ...] [as TYPE]   registers of this lane and its neighbours: regs v0 v1 as f32
 regs v3 all                  one register in all lanes; those that are off in brackets
 Types: i8 u8 i16 u16 f16 i32 u32 f32 i64 u64 f64. Without a name: what the instruction reads and writes.""",

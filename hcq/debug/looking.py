@@ -200,7 +200,7 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
         offset, size = number_of(words.take("an offset")), size_of(words.optional("4"))
         words.done()
         block = session.wave // moment.work.waves_per_block
-        yield from show.origin(session, origin.of_memory(offset, size, before, "shared", block))
+        yield from show.origin(session, origin, origin.of_memory(offset, size, before, "shared", block))
         return
     moment_now = stop.moment
     is_register = False
@@ -218,11 +218,11 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
                 f"a {moment_now.work.unit} has lanes 0 to {moment_now.work.lanes - 1}, not {lane}."
             )
         value = int(of_lane(moment_now.read(first, session.wave), lane))
-        yield from show.origin(session, origin.of_register(first, session.wave, lane, before, value))
+        yield from show.origin(session, origin, origin.of_register(first, session.wave, lane, before, value))
         return
     address, size = address_of(session, first), size_of(words.optional("4"))
     words.done()
-    yield from show.origin(session, origin.of_memory(address, size, before))
+    yield from show.origin(session, origin, origin.of_memory(address, size, before))
 
 
 VERBS: dict[str, Callable[[Session, Words], Iterator[str]]] = {

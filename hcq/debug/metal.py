@@ -36,13 +36,17 @@ INNER = ("M", "np", "returned")
 
 
 class _Reach(NamedTuple):
-    """A call of the machine's that reaches memory: its mask, memory and index as code; size: of each thread."""
+    """A call of the machine's that reaches memory: its mask, memory and index as code; size: of each thread.
+
+    where   the variables that the index is from
+    """
 
     kind: str
     mask: Any
     memory: str
     index: Any
     size: int
+    where: tuple[str, ...]
 
 
 class _Known(NamedTuple):
@@ -126,7 +130,7 @@ class MetalWork(Work):
     ) -> None:
         self.checks = checks
         self.program, self.grid, self.block, self.entry = program, grid, block, entry
-        self.name, self.arch = program.kernel.name, "metal"
+        self.name, self.arch, self.source = program.kernel.name, "metal", program.source.text
         self.bindings = dict(bindings)
         self.bound = {
             index: _Bound(program.table[index].name, np.frombuffer(data, np.uint8), True)
@@ -171,6 +175,9 @@ class MetalWork(Work):
 
         races = self.program.races(self.grid, self.block, checks)
         self.program.interpret(self.grid, self.block, bindings, races, run=go, make=make)
+
+    def spelled(self, name: str) -> str:
+        return COUNTED.sub("", name)
 
     def save(self) -> State | None:
         """The batch that runs, between two rounds of a loop; None while it is checked, which it is in its first run."""
@@ -253,8 +260,8 @@ class MetalMoment(Moment):
         return list(self._scope())
 
     def spelled(self, name: str) -> str:
-        scope = self._scope()
-        return next((short for short, (inner, _) in scope.items() if inner == name), name)
+        short = self.work.spelled(name)
+        return short if self._scope().get(short, ("",))[0] == name else name
 
     def read(self, name: str, wave: int) -> Array:
         scope = self._scope()
@@ -281,7 +288,7 @@ class MetalMoment(Moment):
                 at = at + native.address_of(memory.data) + self._moved(memory)
             wave, lane = self._numbers(threads)
             space = "shared" if memory.is_shared else "global"
-            found.append(Access(one.kind, space, wave, lane, at.astype(np.uint64), one.size, ()))
+            found.append(Access(one.kind, space, wave, lane, at.astype(np.uint64), one.size, (), one.where))
         return found
 
     def _moved(self, memory: Memory) -> int:
@@ -422,4 +429,6 @@ def _reach(node: ast.Call) -> _Reach | None:
     def code(part: ast.expr) -> Any:
         return compile(ast.fix_missing_locations(ast.Expression(part)), "<access>", "eval")
 
-    return _Reach(kind, code(node.args[0]), node.args[1].id, code(node.args[3]), size)
+    names = [one.id for one in ast.walk(node.args[3]) if isinstance(one, ast.Name) and COUNTED.search(one.id)]
+    where = tuple(dict.fromkeys(names))
+    return _Reach(kind, code(node.args[0]), node.args[1].id, code(node.args[3]), size, where)
