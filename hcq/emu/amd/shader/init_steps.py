@@ -41,7 +41,7 @@ class Following:
 
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction, with its shadows made before."""
-        use = use_of(ctx.inst, ctx.wave_size, not ctx.is_gfx9)
+        use = use_of(ctx.inst, ctx.wave_size, ctx.isa.has_halves)
         follow = _follow(ctx, use, step)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
@@ -347,12 +347,7 @@ def _scalars(ctx: Context, results: list[int], words: int) -> Follow:
 def _private(ctx: Context, results: list[int], data: list[int]) -> Callable[[Unwritten, Batch], bool] | None:
     """What follows an access of scratch by a descriptor, as gfx90a has it; it says whether that was one."""
     access = access_of(ctx, ctx.inst.name.split("_", 1)[1]) if ctx.inst.format == "MUBUF" else None
-    if (
-        access is None
-        or access.verb == "atomic"
-        or not ctx.isa.scratch_in_memory
-        or ctx.inst.fields.get("lds")
-    ):
+    if access is None or access.verb == "atomic" or not ctx.isa.flat_scratch or ctx.inst.fields.get("lds"):
         return None
     buffer, move, pc = Buffer(ctx, access), mover(ctx, access), ctx.inst.pc
 

@@ -62,7 +62,7 @@ class Residents:
         groups: Array,
         memory: Memory,
         scalar_memory: Memory,
-        scratch_in_memory: bool,
+        flat_scratch: int,
         sync: GlobalSync | None = None,
         tally: Tally | None = None,
         strays: Strays | None = None,
@@ -83,7 +83,7 @@ class Residents:
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
-        self.scratch_in_memory = scratch_in_memory
+        self.flat_scratch = flat_scratch
         self.wave_size = launch.wave_size
         self.items, self.launch = items, launch
         waves_per_group = items.waves_per_group(launch.wave_size)
@@ -95,7 +95,7 @@ class Residents:
         self.lds_stride = -(-max(launch.lds_bytes, 4) // 16) * 16
         self.lds = Bytes.zeros(len(groups) * self.lds_stride)
         self.arrivals = Arrivals(self.lds, len(group_ids))
-        self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
+        self.scratch_size = 0 if self.flat_scratch else -(-launch.scratch_bytes // 4) * 4
         self.scratch = Bytes.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size))
         self.alive = np.bincount(self.group_of, minlength=len(groups))
         self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier

@@ -23,7 +23,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.lane_access import Access, active, located
 from hcq.emu.amd.shader.memory_ops import Buffer
 from hcq.emu.amd.shader.operands import Context, Step
-from hcq.emu.amd.shader.typed_numbers import Element, element_of_gfx9, element_of_gfx11, loaded, stored
+from hcq.emu.amd.shader.typed_numbers import Element, element_of, element_of_gfx9, loaded, stored
 from hcq.emu.amd.shader.waves import Batch
 
 IN_ORDER = (4, 5, 6, 7)  # what selects X, Y, Z and W
@@ -113,6 +113,7 @@ class _Formats:
 
     def __init__(self, ctx: Context) -> None:
         self.refuse, self.is_gfx9 = ctx.refuse, ctx.is_gfx9
+        self.generation = ctx.isa.generation
         fields = ctx.inst.fields
         self.place = (fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]) + 3
         self.own: int | None = None
@@ -129,12 +130,14 @@ class _Formats:
             if self.is_gfx9:
                 number = control >> 15 & 15 | (control >> 12 & 7) << 4
             else:
-                number = control >> 12 & 63
+                number = control >> 12 & (127 if self.generation == 10 else 63)
             selects = tuple(control >> 3 * component & 7 for component in range(4))
             yield controls == control, self._element(number), selects
 
     def _element(self, number: int) -> Element:
-        found = element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of_gfx11(number)
+        found = (
+            element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of(self.generation, number)
+        )
         if found is None:
             raise self.refuse(f"format {number:#x} is none that buffers have")
         return found
