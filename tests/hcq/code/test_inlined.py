@@ -9,7 +9,8 @@ import pytest
 from hcq.code.inlined import caller_at, caller_of
 from hcq.code.lines import line_at
 
-# two stores: one of the kernel's, at line 9; one of a function of a header, called at line 10 by one that is called there
+# two stores: one of the kernel's, at line 9; one of a function of a header, which another function calls; the kernel
+# calls that one in line 10
 TEXT = """
 target triple = "amdgcn-amd-amdhsa"
 define amdgpu_kernel void @kernel(ptr addrspace(1) %out) !dbg !10 {

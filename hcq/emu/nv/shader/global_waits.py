@@ -47,7 +47,10 @@ class GlobalWaits:
         """A bulk copy of a thread writes, or adds to, these pieces."""
         if not len(at):
             return
-        self.access(np.array([lane]), at, piece_bytes, line, "writes it", adds)
+        own = [
+            one for one in self.under_way if one.lane == lane and not (adds and one.adds)
+        ]  # others' race with it
+        self._look(own, np.array([lane]), at, piece_bytes, line, "writes it")
         starts = np.sort(at.astype(np.uint64))
         firsts = np.append(True, starts[1:] != starts[:-1] + np.uint64(piece_bytes))
         lasts = np.append(firsts[1:], True)
@@ -59,18 +62,18 @@ class GlobalWaits:
         if self.under_way:
             self._keep([one for one in self.under_way if one.group >= done[one.lane]])
 
-    def access(
-        self, lanes: Lanes, at: Lanes, size_bytes: int, line: int, verb: str, adds: bool = False
-    ) -> None:
+    def access(self, lanes: Lanes, at: Lanes, size_bytes: int, line: int, verb: str) -> None:
         """Threads, or one with many pieces, touch so many bytes at each of these addresses."""
         if not self.under_way or not len(at):
             return
+        if int(at.min()) < self.high and int(at.max()) + size_bytes > self.low:
+            self._look(self.under_way, lanes, at, size_bytes, line, verb)
+
+    def _look(
+        self, copies: list[_Copy], lanes: Lanes, at: Lanes, size_bytes: int, line: int, verb: str
+    ) -> None:
         at = at.astype(np.uint64, copy=False)
-        if int(at.min()) >= self.high or int(at.max()) + size_bytes <= self.low:
-            return
-        for one in self.under_way:
-            if adds and one.adds:  # each is done as a whole
-                continue
+        for one in copies:
             piece: Lanes = np.searchsorted(one.ends, at, "right")
             which = np.flatnonzero(piece < len(one.starts))
             which = which[one.starts[piece[which]] < at[which] + np.uint64(size_bytes)]
