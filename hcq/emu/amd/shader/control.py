@@ -147,6 +147,7 @@ def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
     tells_first = inst.name.endswith("isfirst")
 
     def run(b: Batch) -> list[Batch]:
+        b.residents.go_on(b.ids)
         first = b.residents.arrive(b.ids)
         if tells_first:
             b.scc = first

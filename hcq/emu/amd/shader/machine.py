@@ -328,4 +328,6 @@ class Machine:
                 still.append(b.take(~goes))
                 out[-1].turn = still[-1].turn = b.turn
         self.waiting = still
+        for b in out:
+            residents.come_back(b.ids)
         return out

@@ -9,9 +9,9 @@ An instruction set has no word for a fence. One that releases is a wait until al
 behind a write-back of the L2; one that acquires is an invalidation of what the loads behind it would find in caches of
 the compute unit. Within a workgroup accesses are in order.
 
-Not every set marks an atomic access: read-modify-writes are what they are, loads that pass caches by are told by
-their bits, but a store on gfx90a, gfx10 and gfx11 may be either (UNMARKED), and a load of workgroup scope on gfx90a is
-like any other.
+Not every set marks an atomic access: read-modify-writes are what they are (gfx12 alone says their scope), loads that
+pass caches by are told by their bits, but a store on gfx90a, gfx10 and gfx11 may be either (UNMARKED), and a load of
+workgroup scope on gfx90a is like any other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def level_of(ctx: Context, kind: str, bits: int) -> int:
     """How far a load, a store or an atomic operation reaches as such."""
     fields = ctx.inst.fields
     if kind == "atomic":
-        return DEVICE
+        return BLOCK if fields.get("scope", DEVICE_SCOPE) < DEVICE_SCOPE else DEVICE
     if bits > MOST_ATOMIC_BITS:
         return PLAIN
     if "sc1" in fields:

@@ -108,6 +108,7 @@ class MemoryText:
             self.load_all([ctx], b, stop)
             return True
         b.close()
+        b.free_temporaries()
         attempt = Attempt(b.writer, self.sites)
         reached = [self._reach(ctx, b, attempt, move, offset) for offset in move.offsets]
         self.sites = attempt.next_site
@@ -134,6 +135,7 @@ class MemoryText:
     def load_all(self, contexts: list[Context], b: SymbolicBatch, stop: Stop) -> None:
         """Write several loads, none of which needs what another loads: one segment checks and fetches all."""
         b.close()
+        b.free_temporaries()
         attempt = Attempt(b.writer, self.sites)
         parts = []
         for ctx in contexts:
@@ -335,26 +337,28 @@ def _store(
     w, words = b.writer, move.access.words
     kept, rows = [], []
     for one in reached:
-        row = b.temporary()
+        row = b.temporary(2)
         accesses.spill(w, row, V64, one.place.at)
         kept.append(row)
         if _is_sorted(move):
-            beside = stores.row(w, one.place.at, one.place.on, words)
-            rows.append(w.bits_of(Symbol(w, beside, BOOL, True)))
+            ways = [way(w, one.place.at, one.place.on, words) for way in (stores.row, stores.even)]
+            rows.append([w.bits_of(Symbol(w, way, BOOL, True)) for way in ways])
     attempt.end(stop())
     for number, (one, row, register) in enumerate(zip(reached, kept, move.data)):
         if not rows:
             _store_words(b, move, one, row, register)
             continue
-        tag = w.fresh("rows")[1:]
-        is_apart = stores.is_apart(w, row, rows[number], words)
-        w.scalar.append(f"br i1 {is_apart}, label %{tag}whole, label %{tag}each")
-        w.place(f"{tag}whole")
-        values = [b.u32[register + word].text for word in range(words)]
-        stores.give(w, accesses.unspill(w, row, V64), values)
-        b.close()
-        w.scalar.append(f"br label %{tag}end")
-        w.place(f"{tag}each")
+        tag, (beside, even) = w.fresh("rows")[1:], rows[number]
+        for name, is_so, give in (
+            ("whole", stores.is_apart(w, row, beside, words), stores.give),
+            ("lanes", stores.is_even(w, row, even, words), stores.give_each),
+        ):
+            w.scalar.append(f"br i1 {is_so}, label %{tag}{name}, label %{tag}{name}not")
+            w.place(f"{tag}{name}")
+            give(w, accesses.unspill(w, row, V64), [b.u32[register + word].text for word in range(words)])
+            b.close()
+            w.scalar.append(f"br label %{tag}end")
+            w.place(f"{tag}{name}not")
         _store_words(b, move, one, row, register)
         w.scalar.append(f"br label %{tag}end")
         w.place(f"{tag}end")
@@ -378,7 +382,7 @@ def _store_words(b: SymbolicBatch, move: Move, one: Reached, row: str, register:
 def _modify(b: SymbolicBatch, attempt: Attempt, move: Move, one: Reached, function: str, stop: Stop) -> None:
     w, atomic = b.writer, move.access.atomic
     assert atomic is not None
-    row = b.temporary()
+    row = b.temporary(2)
     accesses.spill(w, row, V64, one.place.at)
     attempt.end(stop())
     at = accesses.unspill(w, row, V64)

@@ -203,7 +203,7 @@ class Unwritten:
         """The lanes that are on use these registers for something that shows."""
         for number in numbers:
             read = self.origins.get(number)
-            if read is None or (use == "store" and read.space == "global"):
+            if read is None or (use == "store" and read.is_copied):
                 continue
             bad = np.broadcast_to(self.of(b, number) != 0, b.lanes.shape) & b.lanes
             if lanes is not None:

@@ -54,23 +54,13 @@ def compile_typed(ctx: Context) -> Step | None:
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer accesses with lds or tfe do not run here")
     first = fields["vdata"] + (ctx.acc_offset if fields.get("acc") else 0)
-    formats = _Formats(ctx)
-    buffers: dict[int, Buffer] = {}
+    places = Places(ctx)
 
     def run(b: Batch) -> None:
         saved = b.lanes, b.all_lanes
         try:
-            for waves, element, selects in formats.of(b):
-                lanes = saved[0] & waves[:, None]
-                if not lanes.any():
-                    continue
-                size = element.size_bytes
-                if size not in buffers:
-                    buffers[size] = Buffer(ctx, Access("load", 8 * size))
-                if buffers[size].is_spread(b):
-                    raise ctx.refuse("typed accesses through swizzled descriptors are not emulated")
-                addresses, room = buffers[size].reach(b)
-                b.lanes, b.all_lanes = lanes & (room >= np.uint64(size)), False
+            for lanes, inside, addresses, element, selects in places.of(b):
+                b.lanes, b.all_lanes = inside, False
                 reached = active(b, addresses)
                 if typed.is_load:
                     rows = np.zeros((4, *b.lanes.shape), np.uint32)
@@ -93,6 +83,29 @@ def compile_typed(ctx: Context) -> Step | None:
             b.lanes, b.all_lanes = saved
 
     return run
+
+
+class Places:
+    """Where a typed access goes."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx, self.formats = ctx, _Formats(ctx)
+        self.buffers: dict[int, Buffer] = {}
+
+    def of(self, b: Batch) -> Iterator[tuple[Array, Array, Array, Element, tuple[int, ...]]]:
+        """For each format: (which lanes, which of them in the range, addresses of all lanes, element, components)."""
+        active_lanes = b.lanes
+        for waves, element, selects in self.formats.of(b):
+            lanes = active_lanes & waves[:, None]
+            if not lanes.any():
+                continue
+            size = element.size_bytes
+            if size not in self.buffers:
+                self.buffers[size] = Buffer(self.ctx, Access("load", 8 * size))
+            if self.buffers[size].is_spread(b):
+                raise self.ctx.refuse("typed accesses through swizzled descriptors are not emulated")
+            addresses, room = self.buffers[size].reach(b)
+            yield lanes, lanes & (room >= np.uint64(size)), addresses, element, selects
 
 
 class _Formats:

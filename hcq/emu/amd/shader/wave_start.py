@@ -36,13 +36,14 @@ def vgpr_count(arch: str, granulated: int, wave_size: int) -> int:
 
 
 def user_sgprs(descriptor: KernelDescriptor, values: Mapping[str, Sequence[int]]) -> list[int]:
-    """The words of s0, s1, ...: what the descriptor's bits ask for, lowest bit first."""
+    """The words of s0, s1, ...: what the descriptor's bits ask for."""
+    return [word for name in asked_sgprs(descriptor) for word in values[name]]
+
+
+def asked_sgprs(descriptor: KernelDescriptor) -> tuple[str, ...]:
+    """What the descriptor's bits ask for, lowest bit first."""
     asked = descriptor.words[CODE_PROPERTIES]
-    found: list[int] = []
-    for bit, name in enumerate(USER_SGPRS):
-        if asked >> bit & 1:
-            found += values[name]
-    return found
+    return tuple(name for bit, name in enumerate(USER_SGPRS) if asked >> bit & 1)
 
 
 @functools.lru_cache(256)

@@ -326,6 +326,7 @@ WHERE_TO = {  # the first word of each lane, for lanes of so many; where waves o
     "sixteens in each other's place": lambda words: words * (LANES % 16),
     "sixteens backwards": lambda words: words * (LANES % 16 + 48 - LANES // 16 * 16),
     "lanes that overlap": lambda words: LANES * 1,
+    "places of whole lanes": lambda words: words * (LANES * 7 % 32) + 1,
     "some lanes off": lambda words: np.where(LANES % 5 == 1, -1, words * LANES),
     "anywhere": lambda words: LANES * 37 % 101,
 }
