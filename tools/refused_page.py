@@ -22,6 +22,7 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx90a": "gfx90a",
     "gfx942": "gfx942",
     "gfx950": "gfx950",
+    "gfx1030": "gfx1030",
     "gfx1100": "gfx1100, gfx1101, gfx1102",
     "gfx1151": "gfx1151",
     "gfx1201": "gfx1200, gfx1201",
@@ -71,8 +72,8 @@ def refused(isa: Isa) -> Iterator[str]:
     for form in isa.formats:
         for opcode in form.table.values():
             inst = some_instruction(isa, form, opcode)
-            for size in (64,) if isa.has_sdwa else (32, 64):
-                context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.has_sdwa else 0)
+            for size in (64,) if isa.is_gfx9 else (32, 64):
+                context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.is_gfx9 else 0)
                 try:
                     if compile_ending(context) is None and relative_moves(context, 0) is None:
                         Program.compile_step(Program.__new__(Program), context)

@@ -9,14 +9,20 @@ The text is already vectorised, hoisted and in SSA form, so only a few cleaning 
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hcq.compiler.target import Target
 
 _machines: dict[tuple[str, str, str], Machine] = {}
+
+# Loop strength reduction took two fifths of LLVM's time for the kernels of a training step, and on x86 they run as fast
+# without it: addresses are hoisted before, and an access adds an index and a constant by itself.
+NO_STRENGTH_REDUCTION = "-disable-lsr"
 
 
 class Machine:
@@ -125,5 +131,20 @@ def assemble(text: str, target: Target, name: str) -> bytes:
     module = machine.parse(text, name)
     module.triple = machine.target.triple
     machine.clean(module)
-    image: bytes = machine.target.emit_object(module)
+    with _without_strength_reduction(target):
+        image: bytes = machine.target.emit_object(module)
     return image
+
+
+@contextlib.contextmanager
+def _without_strength_reduction(target: Target) -> Iterator[None]:
+    """Inside, x86 kernels are made without it. It is an option of the whole process, which makes kernels of GPUs, too."""
+    if target.arch != "x86_64":
+        yield
+        return
+    llvm = binding()
+    llvm.set_option("", f"{NO_STRENGTH_REDUCTION}=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("", f"{NO_STRENGTH_REDUCTION}=false")

@@ -48,7 +48,7 @@ class AmdSite(NamedTuple):
 def index_of(name: str, isa: Isa) -> tuple[str, int]:
     """The file of a register ("v", "a", "s") and its number in it. Raises UsageError."""
     named = {"vcc": VCC, "vcc_lo": VCC, "vcc_hi": VCC + 1, "exec": EXEC, "exec_lo": EXEC, "exec_hi": EXEC + 1,
-             "m0": 124 if isa.has_sdwa else 125}  # fmt: skip
+             "m0": isa.m0}  # fmt: skip
     if name in named:
         return "s", named[name]
     found = re.fullmatch(r"(ttmp|[vsa])(\d+)", name)

@@ -19,7 +19,7 @@ from hcq.emu.nv.shader import native_ahead, native_jobs, native_queues
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
-from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.memory import AddressSpace, Memory
 from hcq.emu.nv.shader.native_ahead import LANE_NS, STEP_NS
 from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, Point
 from hcq.emu.nv.shader.native_state import Compiled, Facts, State, Tables
@@ -83,6 +83,30 @@ class Native:
         self.local: Any = None
         self.ranges: Any = None
         self.held: Any = None
+        self.is_under_way = False  # compiled code has begun, and left off: it goes on
+
+    # -- batches that stand ready
+
+    def stand(self, path: Path, compiled: Compiled) -> bool:
+        """Everything is where compiled code wants it, for a path that has not begun. False where that cannot be."""
+        self._arrange()
+        return self._prepare(path, compiled, self._state(path.activation, compiled))
+
+    def begin_again(self, memory: Memory, params: Lanes) -> State:
+        """The same for another launch, with parameters and memory of its own. Returns the registers."""
+        self.memory = cast(AddressSpace, memory)
+        ((activation, state),) = self.states
+        state.begin(self.machine.batch.count)
+        state.push(activation.registers)
+        self._look_at_memory(state.compiled, state)
+        table = self.table
+        table[PLACES["params"]], table[PLACES["parambytes"]] = params.ctypes.data, len(params)
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = state.ranges_address, len(self.ranges)
+        return state
+
+    def let_go(self) -> None:
+        """The memory of a launch that has ended is its own again."""
+        self.memory = self.held = None  # type: ignore[assignment]
 
     def _arrange(self) -> None:
         """Tables of all threads, when compiled code runs first."""
@@ -190,19 +214,26 @@ class Native:
         if not self.warps:
             self._arrange()
         state = self._state(activation, compiled)
-        if not self._prepare(path, compiled, state):
+        if self.is_under_way:
+            self.is_under_way = False
+        elif not self._prepare(path, compiled, state):
             return None
+        else:
+            self._place_at(path, node)
+        codes = self._go_on(path, compiled, state)
+        if compiled.facts.has_copies:
+            native_queues.give(self.tables.queues, self.machine.batch)
+        state.stale |= compiled.facts.written
+        return self._part(path, compiled, codes)
+
+    def _place_at(self, path: Path, node: int) -> None:
+        """Threads of a path are at a node."""
         count = self.machine.batch.count
         if path.mask is None:
             self.pcs[:count], self.pcs[count:] = node, NOWHERE
         else:
             self.pcs[:] = NOWHERE
             self.pcs[:count][path.mask] = node
-        codes = self._go_on(path, compiled, state)
-        if compiled.facts.has_copies:
-            native_queues.give(self.tables.queues, self.machine.batch)
-        state.stale |= compiled.facts.written
-        return self._part(path, compiled, codes)
 
     def _go_on(self, path: Path, compiled: Compiled, state: State) -> Any:
         """Run until all threads have left, or others have to run."""

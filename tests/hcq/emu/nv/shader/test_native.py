@@ -136,7 +136,7 @@ def test_threads_that_part_and_meet_leave_the_same_bits(seed: int) -> None:
 @pytest.mark.parametrize(
     "kind", ["u8", "s8", "u16", "u32", "u64", "v2.u32", "v4.u32", "v2.u64", "v4.u8", "v2.u16"]
 )
-@pytest.mark.parametrize("pattern", ["beside", "one", "halves", "anywhere"])
+@pytest.mark.parametrize("pattern", ["beside", "one", "halves", "anywhere", "two beside", "two alike", "backwards"])
 def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
     count, one = (int(kind[1]), kind[3:]) if kind[0] == "v" else (1, kind)
     size, letter = int(one[1:]) // 8 * count, "d" if one.endswith("64") else "r"
@@ -149,6 +149,9 @@ def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
         "one": "mov.u32 %r6, 3;",
         "halves": "and.b32 %r6, %r0, 15;",
         "anywhere": "mul.lo.u32 %r6, %r0, 29; and.b32 %r6, %r6, 31;",
+        "two beside": "shr.u32 %r7, %r0, 1; mul.lo.u32 %r6, %r7, 5; and.b32 %r7, %r0, 1; add.u32 %r6, %r6, %r7;",
+        "two alike": "shr.u32 %r6, %r0, 1;",
+        "backwards": "and.b32 %r6, %r0, 31; sub.u32 %r6, 31, %r6;",
     }[pattern]
     body = f"""
      .shared .align 16 .b8 tile[4096];
