@@ -203,13 +203,13 @@ def loop(size: int, lanes: int, body: list[str]) -> list[str]:
 def _splats(bits: int, count: int, lanes: int, pointer: str, stem: str) -> list[str]:
     """Lines that return the numbers at one place, for all threads."""
     kind, lines, splats = f"<{lanes} x i{bits}>", [], []
+    every = f"<{lanes} x i32> zeroinitializer"
     for number in range(count):
         lines += [
             f"  %{stem}p{number} = getelementptr i{bits}, ptr {pointer}, i64 {number}",
             f"  %{stem}v{number} = load i{bits}, ptr %{stem}p{number}, align 1",
             f"  %{stem}i{number} = insertelement {kind} poison, i{bits} %{stem}v{number}, i64 0",
-            f"  %{stem}s{number} = shufflevector {kind} %{stem}i{number}, {kind} poison, "
-            f"<{lanes} x i32> zeroinitializer",
+            f"  %{stem}s{number} = shufflevector {kind} %{stem}i{number}, {kind} poison, {every}",
         ]
         splats.append(f"%{stem}s{number}")
     return [*lines, *returned(bits, lanes, splats, f"{stem}r")]
@@ -380,7 +380,9 @@ def _one_by_one(bits: int, count: int, lanes: int) -> list[str]:
                 f"  %sv{lane} = insertelement <{lanes} x {whole}> {before}, {whole} %sx{lane}, i64 {lane}",
             ]
             before = f"%sv{lane}"
-    read = f"load {row}, ptr %kept, align 64" if size > 8 else f"bitcast <{lanes} x {whole}> {before} to {row}"
+    read = (
+        f"load {row}, ptr %kept, align 64" if size > 8 else f"bitcast <{lanes} x {whole}> {before} to {row}"
+    )
     many, manys = _columns(bits, count, lanes, "%s", "sw")
     return [*lines, f"  %s = {read}", *many, *returned(bits, lanes, manys, "sr")]
 

@@ -136,7 +136,9 @@ def test_threads_that_part_and_meet_leave_the_same_bits(seed: int) -> None:
 @pytest.mark.parametrize(
     "kind", ["u8", "s8", "u16", "u32", "u64", "v2.u32", "v4.u32", "v2.u64", "v4.u8", "v2.u16"]
 )
-@pytest.mark.parametrize("pattern", ["beside", "one", "halves", "anywhere", "two beside", "two alike", "backwards"])
+@pytest.mark.parametrize(
+    "pattern", ["beside", "one", "halves", "anywhere", "two beside", "two alike", "backwards"]
+)
 def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
     count, one = (int(kind[1]), kind[3:]) if kind[0] == "v" else (1, kind)
     size, letter = int(one[1:]) // 8 * count, "d" if one.endswith("64") else "r"

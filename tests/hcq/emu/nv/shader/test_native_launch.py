@@ -78,6 +78,17 @@ def test_a_batch_is_used_again_for_the_same_shape_alone() -> None:
     assert len(_found(kernel.kept)) == 3
 
 
+def test_all_batches_of_a_launch_leave_what_the_interpreter_leaves() -> None:
+    kernel, size = Launch().load(SWAPS, "k"), 64 * 300  # more than one batch, the last of which is smaller
+    wanted, _ = interpreted(2, blocks=300, size=size)
+    for _ in range(2):
+        found, report = swaps(kernel, 2, blocks=300, size=size)
+        assert report.batches == 2
+        assert (found == wanted).all()
+    with pytest.raises(PageFault, match=r"block \(2[0-9][0-9], 0, 0\)"):
+        swaps(kernel, 2, blocks=300, size=size - 64)
+
+
 def test_only_some_batches_are_kept_and_none_of_them_keeps_memory() -> None:
     kernel = Launch().load(SWAPS, "k")
     for blocks in range(1, MOST_KEPT + 3):
