@@ -6,8 +6,8 @@ Changes  memory, as the kernel does; the batches that are kept
 Next     run.py (who asks), native.py (the machine code of a batch), machine.py (what the interpreter goes on with)
 
 Most launches differ from the one before in their parameters, and in what memory holds; batches of a launch in the
-numbers of their blocks. Lanes, registers and tables are the same. So is a machine whose threads have not begun: compiled
-code has mostly come to the end of the kernel before the machine is asked.
+numbers of their blocks. Lanes, registers and tables are the same. So is a machine whose threads have not begun:
+compiled code has mostly come to the end of the kernel before the machine is asked.
 """
 
 from __future__ import annotations
