@@ -144,6 +144,8 @@ class Standing:
         machine.check_at = min(launch.step_limit, steps + CHECK_STEPS)
         if launch.running is not None:
             machine.answer_to(launch.running)
+            if launch.running.is_asked:
+                launch.running.hurry()
         state = self.native.begin_again(launch.memory, launch.params)
         pcs = self.native.pcs
         pcs[:] = self.begins
@@ -154,7 +156,7 @@ class Standing:
             parts = native_jobs.jobs(self.compiled, table, state.sites, warps, self.is_whole)
         executed = native_jobs.run(parts, max(1, min(FUEL, (launch.step_limit - steps + 1) * SHARE)))
         batch.steps += -(-executed // SHARE)
-        if (pcs == self.ends).all():
+        if batch.steps <= machine.check_at and (pcs == self.ends).all():
             # what belongs to the launch is nobody's any more
             batch.launch = batch.memory = None  # type: ignore[assignment]
             self.native.let_go()
