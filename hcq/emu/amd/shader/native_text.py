@@ -192,7 +192,9 @@ class Translator:
         self.batch.close()
         flushed = self.batch.flushed()
         w.close()
-        self.temporaries = {words: max(most, self.batch.most[words]) for words, most in self.temporaries.items()}
+        self.temporaries = {
+            words: max(most, self.batch.most[words]) for words, most in self.temporaries.items()
+        }
         lines = [*head, *w.done, *flushed, *tail]
         w.done = []
         return lines
