@@ -136,11 +136,13 @@ class Op(Enum):
 
     # linear stage: matrix units that read shared memory
     DESCRIPTOR = auto()
+    WARPGROUP_HELD = auto()
     WARPGROUP_FENCE = auto()
     WARPGROUP_MATRIX = auto()
     WARPGROUP_WAIT = auto()
     WARPGROUP_RESULT = auto()
     TENSOR_MEMORY = auto()
+    TENSOR_HELD = auto()
     TENSOR_MATRIX = auto()
     TENSOR_COMMIT = auto()
     TENSOR_RESULT = auto()

@@ -56,10 +56,7 @@ class BulkCopies(Lowering):
             # all have begun this step: what those of the steps before read is free, but for what the unit still reads
             self.emitter.barrier()
             after = self.emitter.plus(counter, steps_ahead(self.nest, loop))
-            who = self.emitter.emit(
-                Op.AND, dtypes.bool, (self._is_before(after, loop.size), self._is_thread(0))
-            )
-            self._bring(tiles, loop, after, who)
+            self._bring(tiles, loop, after, self._who(after, loop))
             self.loops.counters[loop] = counter
             self.loops.moved()
         for tile in tiles:
@@ -81,7 +78,7 @@ class BulkCopies(Lowering):
 
     def begin_loop(self, stages: list[Stage], loop: Loop) -> None:
         """The loop begins: mbarriers, and the copies of the first steps, or the producer's whole loop."""
-        if any(other.kind == "serial" for other in self.loops.counters):
+        if any(other.kind == "serial" and other in self.loops.counters for other in self.nest.order):
             raise ScheduleError("pipeline: bulk copies are those of the only loop of a kernel")
         self.loops.counters[loop] = self.emitter.number(0)
         tiles = [self.tiles.tile(stage, loop) for stage in stages]
@@ -96,8 +93,10 @@ class BulkCopies(Lowering):
         if is_produced:
             self._produce(tiles, loop)
         else:
+            first, _ = self.loops.steps_of(loop)
             for step in range(min(steps_ahead(self.nest, loop), loop.size)):
-                self._bring(tiles, loop, self.emitter.number(step), self._is_thread(0))
+                at = self.emitter.arithmetic(Op.ADD, first, self.emitter.number(step))
+                self._bring(tiles, loop, at, self._who(at, loop))
         del self.loops.counters[loop]
         self.loops.moved()
 
@@ -109,6 +108,8 @@ class BulkCopies(Lowering):
 
         What does not depend on its loop is written before it, as around any loop, for the other threads to use, too.
         """
+        if loop in self.loops.limits:
+            raise ScheduleError("pipeline: a producer brings the tiles of all steps, and some are left out")
         self.memory.producers = WARPGROUP
         who = self._is_thread(self.nest.threads)
         self.emitter.scopes.append(Scope())
@@ -137,7 +138,9 @@ class BulkCopies(Lowering):
     def _turn(self, loop: Loop, counter: Instruction) -> tuple[Instruction, Instruction]:
         """A step's buffer, and the parity of its mbarrier's phase."""
         buffers = self.nest.pipelined[loop]
-        rounds = self.emitter.quotient(counter, buffers)
+        first, _ = self.loops.steps_of(loop)
+        past = self.emitter.arithmetic(Op.MUL, first, self.emitter.number(-1))
+        rounds = self.emitter.quotient(self.emitter.arithmetic(Op.ADD, counter, past), buffers)
         return self._rest(counter, buffers), self._rest(rounds, 2)
 
     def _rest(self, value: Instruction, size: int) -> Instruction:
@@ -149,8 +152,14 @@ class BulkCopies(Lowering):
         """Whether this is the thread of that number."""
         return self.emitter.is_equal(self.loops.thread, number)
 
-    def _is_before(self, value: Instruction, end: int) -> Instruction:
-        return self.emitter.is_below(value, end)
+    def _who(self, at: Instruction, loop: Loop) -> Instruction:
+        """The condition for the thread that copies: if the loop has that step."""
+        _, end = self.loops.steps_of(loop)
+        if at.op is end.op is Op.CONST:
+            assert int(at.arg) < int(end.arg), "no copy is begun for a step that is known not to be there"
+            return self._is_thread(0)
+        is_there = self.emitter.emit(Op.CMPLT, dtypes.bool, (at, end))
+        return self.emitter.emit(Op.AND, dtypes.bool, (is_there, self._is_thread(0)))
 
     def _bring(self, tiles: list[Tile], loop: Loop, at: Instruction, who: Instruction) -> None:
         """Begin the copies of a step; who: the condition for one thread."""

@@ -1,8 +1,9 @@
 """Chained products: a matrix unit multiplies what the threads made of its first product, without a detour by memory.
 
 In       a sum that the schedule's `chain` names, in a step of the loops of its range
-Out      fragments of results, to which each step adds MATRIX instructions
-Next     nested.py (whose steps these are), fragments.py (of what is loaded), ../loops/products.py (`chain`)
+Out      fragments of results, to which each step adds MATRIX or WARPGROUP_MATRIX instructions
+Next     nested.py (whose steps these are), fragments.py (of what is loaded), warpgroups.py (units that read that in
+         shared memory), ../loops/products.py (`chain`)
 
 The first product's fragments lie where the second one's operand is wanted: the range that is summed over is counted by
 the same threads. Where two threads have every other element of it, and each is to have all, they exchange.
@@ -10,12 +11,15 @@ the same threads. Where two threads have every other element of it, and each is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.fragments import Fragments, Sums
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.tensor_memory import TensorMemory
+from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Order, Parts, offsets
 from hcq.compiler.loops.nest import Chained, MatrixUse
@@ -23,13 +27,28 @@ from hcq.compiler.loops.products import exchanged, operand_parts
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
+WARPGROUP_LANES = 8  # of a factor in registers
+PAIR = 2  # numbers in a register
+
 
 class ChainedProducts(Lowering):
     """Products of what was made from products."""
 
-    def __init__(self, context: Context, fragments: Fragments):
+    def __init__(
+        self, context: Context, fragments: Fragments, warpgroups: Warpgroups, tensor_memory: TensorMemory
+    ):
         super().__init__(context)
-        self.fragments = fragments
+        self.fragments, self.warpgroups, self.tensor_memory = fragments, warpgroups, tensor_memory
+
+    def open(self, links: Sequence[Chained]) -> None:
+        """The loops begin in whose steps products are chained."""
+        first = self.nest.unit
+        if first is not None and any(link.use.unit.keeps_sums for link in links):
+            self.tensor_memory.open(first, links[0].use)
+
+    def close(self) -> None:
+        """They are over."""
+        self.tensor_memory.close()
 
     def fragments_for(self, link: Chained, depth: int) -> Sums:
         """An accumulator for each tile of results, outside of the loops."""
@@ -53,6 +72,11 @@ class ChainedProducts(Lowering):
     def add_products(self, link: Chained, now: Sums) -> Sums:
         """The fragments after a step."""
         use, unit = link.use, link.use.unit
+        if unit.reads_shared:
+            if unit.keeps_sums:
+                return self.tensor_memory.add_made(use, self._all_made(use, PAIR), now)
+            made_lefts = {at: left for at, (left,) in self._all_made(use, WARPGROUP_LANES).items()}
+            return self.warpgroups.add_made(use, made_lefts, now)
         rows, columns = tiles_from(use.m, unit.size("m")), tiles_from(use.n, unit.size("n"))
         loaded, own, parts, axis = (
             (use.b, unit.d_n, unit.b_n, use.n) if link.is_a else (use.a, unit.d_m, unit.a_m, use.m)
@@ -76,7 +100,7 @@ class ChainedProducts(Lowering):
             of_k = k_axis, loaded_parts
             if link.is_a:
                 lefts = [
-                    self._made(use.a, use.m, unit.a_m, row, use, start, k_parts, a_order) for row in rows
+                    self._made(use.a, use.m, unit.a_m, row, use, start, k_parts, a_order)[0] for row in rows
                 ]
                 rights = [
                     self.fragments.fragment(root, walk, parts, n, use, start, b_order, of_k) for n in columns
@@ -86,12 +110,24 @@ class ChainedProducts(Lowering):
                     self.fragments.fragment(root, walk, parts, row, use, start, a_order, of_k) for row in rows
                 ]
                 rights = [
-                    self._made(use.b, use.n, unit.b_n, n, use, start, k_parts, b_order) for n in columns
+                    self._made(use.b, use.n, unit.b_n, n, use, start, k_parts, b_order)[0] for n in columns
                 ]
             for (row, left), (column, right) in product(zip(rows, lefts), zip(columns, rights)):
                 src = (left, right, made[row, column])
                 made[row, column] = self.emitter.place(Op.MATRIX, src[2].dtype, src, unit.name)
         return made
+
+    def _all_made(self, use: MatrixUse, lanes: int) -> dict[tuple[int, int], list[Instruction]]:
+        """All of a step's left operand, by where its parts begin along k and m, in vectors of so many lanes."""
+        unit = use.unit
+        parts = operand_parts(use.k, unit)
+        assert parts is not None, "`chain` has asked"
+        order = in_parts(unit.a_order, unit.k_of_made, parts)
+        starts = product(tiles_from(use.k, unit.size("k")), tiles_from(use.m, unit.size("m")))
+        return {
+            (k, row): self._made(use.a, use.m, unit.a_m, row, use, k, parts, order, lanes)
+            for k, row in starts
+        }
 
     def _made(
         self,
@@ -103,14 +139,19 @@ class ChainedProducts(Lowering):
         start: int,
         k_parts: Parts,
         order: Order,
-    ) -> Instruction:
-        """A fragment of what the threads have made, rounded to the unit's format."""
+        lanes: int = 0,
+    ) -> list[Instruction]:
+        """A fragment of what the threads have made, rounded to the unit's format: one vector, or of so many lanes."""
         unit, values = use.unit, []
         for at in offsets(order, {"k": k_parts, "m": parts, "n": parts}):
             here, k = tile + at["m"] + at["n"], start + at["k"]
             values.append(self._element(root, axis, here, use.k, k, unit))
-        wide = self.emitter.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
-        return self.emitter.emit(Op.CAST, unit.a.vec(len(values)), (wide,))
+        made, lanes = [], lanes or len(values)
+        for first in range(0, len(values), lanes):
+            some = tuple(values[first : first + lanes])
+            wide = self.emitter.emit(Op.VECTOR, values[0].dtype.vec(lanes), some)
+            made.append(self.emitter.emit(Op.CAST, unit.a.vec(lanes), (wide,)))
+        return made
 
     def _element(self, root: Node, axis: Axis, here: int, key: Axis, k: int, unit: MatrixUnit) -> Instruction:
         """One element of it."""

@@ -110,11 +110,11 @@ class Collecting(Lowering):
         rows = [loop for loop in row.loops if loop not in row.counted]
         columns = [loop for loop in column.loops if loop not in column.counted]
         width, height = prod(loop.size for loop in columns), prod(loop.size for loop in rows)
-        # what the threads of a row write at once: rows beside it then meet other banks
+        # what the threads of a row write at once, 16 bytes at most: rows beside it then meet other banks
         near = prod(
             loop.size for loop in columns if loop.kind == "vector" or (is_a and loop.kind == "thread")
         )
-        stride = width + max(near, MADE_LANES)
+        stride = width + max(min(near, CHUNK_BYTES // made.dtype.itemsize), MADE_LANES)
         size = height * stride * made.dtype.itemsize
         self.memory.results(size)
         self.emitter.begin_step(0)  # what is read in here is not what was read for another store

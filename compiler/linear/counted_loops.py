@@ -86,6 +86,8 @@ class CountedLoops(Lowering):
                 end = self.emitter.arithmetic(Op.MIN, limit, end) if left else limit
             elif limit is not None:
                 end = self.emitter.arithmetic(Op.MIN, end, limit)
+            if loop in self.loops.certain:
+                low = self._certain(loop, low, end, body)
             self._run(loop, low, end, body)
             if left:
                 self.ranges.extent[axis] = left
@@ -94,6 +96,17 @@ class CountedLoops(Lowering):
                     after = self.emitter.arithmetic(Op.MIN, after, limit)
                 self._run(loop, first, after, body)
         self.ranges.extent[axis] = full
+
+    def _certain(
+        self, loop: Loop, low: Instruction, end: Instruction, body: Callable[[], None]
+    ) -> Instruction:
+        """The steps in which conditions hold for all: nobody asks for them there. Returns the step after them."""
+        until, conditions = self.loops.certain[loop]
+        after = self.emitter.arithmetic(Op.MAX, self.emitter.arithmetic(Op.MIN, until, end), low)
+        outside, self.loops.hold = self.loops.hold, self.loops.hold | conditions
+        self._run(loop, low, after, body)
+        self.loops.hold = outside
+        return after
 
     def _run(self, loop: Loop, low: Instruction, high: Instruction, body: Callable[[], None]) -> None:
         """One loop; nothing at all where it is known to be empty, no loop for a single known step."""

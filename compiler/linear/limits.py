@@ -1,14 +1,16 @@
 """Limits: which steps of a loop have terms that are not zero, where a condition on ranges says so.
 
 In       reductions over the same ranges, at the place in the program where they belong
-Out      for a counted loop of theirs the first step that matters and the one after the last, by what is counted outside
+Out      for a counted loop of theirs the first step that matters and the one after the last, by what is counted
+         outside; before which step conditions hold whatever threads and written-out loops count
 Next     nested.py (whose loops these are), counted_loops.py (who opens them), ../passes/masked_weights.py (who says so)
 
     sum over key of (weight[row, key] where key <= row, else 0) * value[key]
 
 A block of rows needs the tiles of keys up to its last row: half of all, in causal attention. All threads of a block go
-through the same steps, so what its threads and written-out loops count is taken at its best; the condition itself
-stays. What a term multiplies a zero with is not asked: an infinite value in a tile that is left out does no harm.
+through the same steps, so what its threads and written-out loops count is taken at its best. The condition itself
+stays, but for the steps before the first in which it does not hold for all. What a term multiplies a zero with is not
+asked: an infinite value in a tile that is left out does no harm.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 Steps = tuple[Instruction, Instruction]
+Certain = tuple[Instruction, frozenset[Node]]
 
 
 class Limits(Lowering):
@@ -46,6 +49,25 @@ class Limits(Lowering):
                     assert form is not None
                     self._limit(axis, axis.counted[0], *form, found)
         return found | self.counts_of(needed, axes)
+
+    def certain_of(self, group: list[Node], axes: list[Axis]) -> dict[Loop, Certain]:
+        """Of each loop the step before which conditions hold for all, and these conditions."""
+        found: dict[Loop, Certain] = {}
+        for condition in sorted(self.needed_by(group), key=repr):
+            form = _form(condition)
+            for axis in axes if form is not None else ():
+                if len(axis.counted) != 1 or axis.size % axis.counted[0].stride:
+                    continue
+                assert form is not None
+                steps: dict[Loop, Steps] = {}
+                self._limit(axis, axis.counted[0], *form, steps, for_all=True)
+                for loop, (_, end) in steps.items():
+                    if loop in found:
+                        other, conditions = found[loop]
+                        found[loop] = self.emitter.arithmetic(Op.MIN, end, other), conditions | {condition}
+                    else:
+                        found[loop] = end, frozenset({condition})
+        return found
 
     def counts_of(self, needed: set[Node], axes: list[Axis]) -> dict[Loop, Steps]:
         """The loops that end at a count which is read from memory: `place < n`."""
@@ -85,15 +107,25 @@ class Limits(Lowering):
         return place, self.emitter.emit(Op.CAST, dtypes.index, (self.values.value(count, {}),))
 
     def _limit(
-        self, axis: Axis, loop: Loop, index: Node, end: int | Instruction, sign: int, found: dict[Loop, Steps]
+        self,
+        axis: Axis,
+        loop: Loop,
+        index: Node,
+        end: int | Instruction,
+        sign: int,
+        found: dict[Loop, Steps],
+        for_all: bool = False,
     ) -> None:
-        """Note what `sign * index < end` says of a loop."""
+        """Note what `sign * index < end` says of a loop: where it holds at all, or for all that is not counted outside.
+
+        for_all   only of a condition that holds before some step
+        """
         form = self.ranges.affine.of(index)
         own = form.coefficient(axis.range) * sign
-        if not own or any(form.atoms()) or loop.kind not in ("serial", "group"):
+        if (for_all and own < 0) or not own or any(form.atoms()) or loop.kind not in ("serial", "group"):
             return
         terms: list[Term] = []
-        least = form.constant * sign  # of what is not counted outside: at its best
+        least = form.constant * sign  # of what is not counted outside: at its best, or at its worst
         for atom, coefficient in form.terms:
             for other in self.ranges.axis_of[atom].loops:
                 step = coefficient * sign * other.stride
@@ -102,7 +134,7 @@ class Limits(Lowering):
                 if other in self.loops.counters and other.kind != "thread":
                     terms.append((self.loops.counters[other], step))
                 else:
-                    least += min(0, step * (other.size - 1))
+                    least += (max if for_all else min)(0, step * (other.size - 1))
         if isinstance(end, Instruction):  # counted from there
             terms.append((end, -1))
             end = 0
@@ -133,9 +165,19 @@ def _needed(value: Node, op: Op) -> set[Node]:
         return set()
     if op is not Op.ADD:
         return set()
+    if value.op is Op.EXP2:  # of a score that is -inf, see ../passes/weights.py
+        return _needed(value.src[0].src[0].src[0], Op.MAX) if _is_of_a_product(value.src[0]) else set()
     if value.op is Op.MUL:
         return _needed(value.src[0], op) | _needed(value.src[1], op)
     return _needed(value.src[0], op) if value.op in (Op.CAST, Op.NEG, Op.RESCALE) else set()
+
+
+def _is_of_a_product(power: Node) -> bool:
+    """Whether it is a value times a number greater than zero, and something: -inf where the value is."""
+    if power.op is not Op.ADD or power.src[0].op is not Op.MUL:
+        return False
+    factor = power.src[0].src[1]
+    return factor.op is Op.CONST and factor.arg > 0
 
 
 def _form(condition: Node) -> tuple[Node, int, int] | None:

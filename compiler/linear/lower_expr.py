@@ -133,6 +133,8 @@ class Values:
                 return self._index_value(self.spot(node, point))
             if (part := self._known_part(node, point)) is not None:
                 return self._index_value(part)
+        if node in self.loops.hold:
+            return self.emitter.number(True, dtypes.bool)
         if node.op is Op.CMPLT and node.src[1].op is Op.CONST and node.src[0].dtype.kind is Kind.INDEX:
             together = self._all_or_none(node, point)
             if together is not None:

@@ -26,12 +26,14 @@ from hcq.compiler.linear.reductions import Reductions, by_ranges, fold
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.linear.turns import Turn, Turns, Weight
 from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.nest import Chained
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.compiler.linear.chained import ChainedProducts
+    from hcq.compiler.linear.fragments import Sums
     from hcq.compiler.linear.limits import Limits
 
 
@@ -80,6 +82,8 @@ class Nested(Lowering):
         depth = self.emitter.depth
         links = {link.use.reduce: link for link in self.nest.chained if link.use.reduce in group}
         fragments = {node: self._products.fragments_for(link, depth) for node, link in links.items()}
+        if links:
+            self._products.open(list(links.values()))
         sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
         walked = [n for n in rest if n not in links and self._has_lanes(self.ranges.masks[n])]
         turned = {
@@ -117,12 +121,8 @@ class Nested(Lowering):
                         part = self.emitter.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
                     top = self.emitter.place(node.arg, mine.dtype, (mine, part), OF_NUMBERS)
                     self.values.results[node, key] = now[mine] = top
-            for node, link in links.items():
-                held = dict(fragments[node])
-                if node.src[0].op is Op.RESCALE:
-                    held = self._products.rescaled_fragments(link, held, node.src[0].src[1])
-                held = self._products.add_products(link, held)
-                now |= {mine: held[at] for at, mine in fragments[node].items()}
+            by_itself = [node for node, link in links.items() if link.use.unit.reads_shared]
+            now |= self._chained(links, fragments, [node for node in links if node not in by_itself])
             if lanes is not None and walked:
                 weights = self._weights(walked, lanes)
                 if turned:
@@ -159,17 +159,24 @@ class Nested(Lowering):
                             self.values.value(value, {**outer, **at}), mine.dtype.lanes
                         )
                         now[mine] = self.emitter.place(node.arg, mine.dtype, (now[mine], term))
+            # a unit that works by itself begins when all else is done: fewer values wait for their turn
+            now |= self._chained(links, fragments, by_itself)
             for mine, after in now.items():
                 self.loops.update(self.loops.open_reductions, mine, after)
 
         limited = {} if self.limits is None else self.limits.limits_of(group, axes)
         self.loops.limits |= limited
+        if self.limits is not None and links:
+            self.loops.certain = self.limits.certain_of(group, axes)
         self.staged.around(axes, body)
         for loop in limited:
             del self.loops.limits[loop]
+        self.loops.certain = {}
         self.values.alone.clear()
         self.values.before.clear()
         self.values.forget_orders()
+        if links:
+            self._products.close()
         for node, link in links.items():
             self._products.fragments.results_of(link.use, node, fragments[node])
         for turn in turned.values():
@@ -179,6 +186,19 @@ class Nested(Lowering):
             if digits and node not in first:  # each thread has the part of its own steps
                 whole = self.emitter.place(Op.ACROSS, mine.dtype, (mine,), (node.arg, digits))
             self.values.results[node, place] = whole
+
+    def _chained(
+        self, links: dict[Node, Chained], fragments: dict[Node, Sums], which: list[Node]
+    ) -> dict[Instruction, Instruction]:
+        """What accumulators of chained products are after a step."""
+        now: dict[Instruction, Instruction] = {}
+        for node in which:
+            held = dict(fragments[node])
+            if node.src[0].op is Op.RESCALE:
+                held = self._products.rescaled_fragments(links[node], held, node.src[0].src[1])
+            held = self._products.add_products(links[node], held)
+            now |= {mine: held[at] for at, mine in fragments[node].items()}
+        return now
 
     def _together(self, node: Node, parts: list[Instruction], arg: str | None = None) -> Instruction:
         """A step's terms as one; what lanes they have beside the result's own are folded."""

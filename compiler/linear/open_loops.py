@@ -15,6 +15,7 @@ from hcq.compiler.linear.program import Instruction, LoopFacts
 from hcq.compiler.linear.ranges import Ranges
 from hcq.compiler.loops.loop import Loop
 from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 
@@ -27,6 +28,10 @@ class OpenLoops:
         self.open_reductions: list[LoopFacts] = []
         self.open_scans: list[LoopFacts] = []
         self.limits: dict[Loop, tuple[Instruction, Instruction]] = {}  # which steps of a loop do anything
+        self.certain: dict[
+            Loop, tuple[Instruction, frozenset[Node]]
+        ] = {}  # before which step what holds for all
+        self.hold: frozenset[Node] = frozenset()  # conditions that do, in the step that is being written
         self.digits: list[Instruction] = []  # of the thread's number
         self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
         self._depths: dict[int, int] = {}

@@ -47,15 +47,20 @@ Next     linearize.py (who writes it), ../render/llvm.py (who spells it)
 | DESCRIPTOR  | shared, base                 | offset, bytes leading,   | a swizzled matrix in shared memory; offset in
 |             |                              | stride                   | elements
 | WARPGROUP_… |                              |                          | four warps, whose matrix unit works by itself:
+| …HELD       | value                        |                          | it is in registers before a fence that follows
 | …FENCE      |                              |                          | it sees registers that were written before
-| …MATRIX     | a, b: descriptors; d         | shape, type, what turned | begins a @ b + d; d's registers stay with it
+| …MATRIX     | a, b: descriptors, or a held;| shape, type, which of    | begins a @ b + d, or a @ b; d's registers stay
+|             | d or none                    | the descriptors turned   | with it, and a's
 | …WAIT       |                              | n                        | what was begun is a batch; all but n are done
 | …RESULT     | d                            |                          | all are done: the value of d
 | TENSOR_…    |                              |                          | a matrix unit with a memory of its own:
 | …MEMORY     | shared, warp 0, thread 0,    | columns, columns of a    | so many columns of it, all zero: an address;
 |             | thread's warp                | tile                     | in shared memory an mbarrier and a word for it
-| …MATRIX     | a, b: descriptors; address,  | column, kind, bits of    | begins a @ b + what is from that column on
-|             | who                          | the descriptor           |
+| …HELD       | address, thread's warp,      | column                   | rows of a factor lie from there on, those of
+|             | values                       |                          | all threads
+| …MATRIX     | a, b: descriptors; address,  | column, kind, sizes, if  | begins a @ b + what is from that column on, or
+|             | who. No a: it was held       | it adds; a's column, or  | a @ b
+|             |                              | what turned              |
 | …COMMIT     | shared, who                  |                          | what was begun arrives at the mbarrier at last
 | …RESULT     | address, thread's warp       | column                   | the rows of this thread, from there on
 | …FREE       | address, warp 0              | columns                  | all threads have read; gives it back

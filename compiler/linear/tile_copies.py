@@ -54,7 +54,9 @@ def is_unit_behind(nest: LoopNest, loop: Loop | None) -> bool:
     """Whether a matrix unit is still at work on a step of a loop when the next one begins."""
     use = nest.unit
     buffers = 1 if loop is None else nest.pipelined.get(loop, 1)
-    if use is None or not use.unit.reads_shared or use.unit.keeps_sums:  # whose every step is waited for
+    if use is None or not use.unit.reads_shared:
+        return False
+    if use.unit.keeps_sums or nest.chained:  # whose every step is waited for
         return False
     return buffers >= BEHIND_AT_LEAST
 
@@ -73,6 +75,7 @@ class TileCopies(Lowering):
             self.loops.counters,
             self.ranges.affine,
             self.nest.unit,
+            self.nest.is_read_by_unit(stage.load),
             self.nest.threads,
         )
         buffers = 1 if loop is None else self.nest.pipelined.get(loop, 1)
@@ -95,9 +98,10 @@ class TileCopies(Lowering):
         packed = Packed(address, {}, self.emitter.depth, swizzle=tile.swizzle)
         buffers = self.nest.pipelined[keep] if keep is not None else 1
         if step is not None and buffers > 1:
-            buffer = step
-            if step.op is not Op.CONST:
-                buffer = self.emitter.rest(step, buffers)
+            is_known = step.op is Op.CONST
+            buffer = (
+                self.emitter.number(int(step.arg) % buffers) if is_known else self.emitter.rest(step, buffers)
+            )
             packed.terms.append((buffer, tile.bytes // dtype.itemsize))
         self.memory.tile_of[tile.stage.value] = tile
         for axis, stride in tile.strides.items():

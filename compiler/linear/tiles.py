@@ -102,13 +102,14 @@ def tile_of(
     opened: Mapping[Loop, object],
     affine: Affine,
     use: MatrixUse | None,
+    is_read_by_unit: bool,
     threads: int,
 ) -> Tile:
     """The tile of a stage.
 
     mask, axes   the ranges that its load sees; all ranges
     opened       the loops that are open
-    use          the matrix unit that reads it, if one does
+    use          the kernel's matrix unit, if it has one; is_read_by_unit: it reads the tile by itself
     """
     at = stage.load.src[1]
     seen = sorted([axis for axis in axes if axis.bit & mask], key=lambda axis: -affine.stride(at, axis.range))
@@ -139,7 +140,7 @@ def tile_of(
         if made.lanes:
             made.vector = inner
         made.lanes = max(1, made.lanes)
-    if use is not None and use.unit.reads_shared and stage.load in (use.a, use.b):
+    if is_read_by_unit:
         _lay_in_spans(made)
         return made
     is_square = all(size & (size - 1) == 0 for size in sizes.values())

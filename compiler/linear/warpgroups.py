@@ -1,8 +1,10 @@
 """Warpgroups: a reduction that a matrix unit of four warps does, both of whose operands lie in shared memory.
 
-In       the reduction that the schedule's `matrix` names, of a unit that reads shared memory, where it belongs
+In       the reduction that the schedule's `matrix` names, of a unit that reads shared memory, where it belongs; or
+         products whose left factor threads have made
 Out      accumulators; descriptors of swizzled tiles; products that the unit begins, and waits for them
-Next     fragments.py (units whose operands threads hold), sharing.py (tiles), ../render/warpgroup.py (instructions)
+Next     fragments.py (units whose operands threads hold), chained.py (factors that were made), sharing.py (tiles),
+         ../render/warpgroup.py (instructions)
 Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
 
 The unit works by itself. A step's products are one batch; where a loop has tiles enough, the batch of a step is still
@@ -12,15 +14,16 @@ the loops are over and all batches are done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.fragments import Fragments, tiles_of
+from hcq.compiler.linear.fragments import Fragments, Sums, tiles_of
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.tile_copies import is_unit_behind
 from hcq.compiler.linear.tiles import SPAN, SWIZZLE_ALIGN
 from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.matrix_units import MatrixUnit
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -48,13 +51,15 @@ class Warpgroups(Lowering):
             raise ScheduleError("matrix: only its own output ranges are written out")
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
         kind = unit.result.vec(unit.held)
-        sums = self.fragments.sums_for(use, rows, columns, self.emitter.depth)
+        is_one_step = not any(self.nest.axis_of[place].counted for place in node.src[1:])
+        sums: Sums = {}
+        if not is_one_step:
+            sums = self.fragments.sums_for(use, rows, columns, self.emitter.depth)
+        now: dict[tuple[int, int], Instruction | None] = {}
 
         def body() -> None:
-            now = dict(sums)
-            shape = f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}"
-            turned = [self.is_turned(root, use) for root in (use.a, use.b)]
-            what = (shape, unit.name.partition(".")[2], *turned)
+            now.update({at: sums.get(at) for at in product(rows, columns)})
+            what = (*_shape(unit), *[self.is_turned(root, use) for root in (use.a, use.b)])
             self.emitter.place(Op.WARPGROUP_FENCE, dtypes.index, ())
             for k in tiles_of(use.k, unit.k):
                 across = [self.descriptor(use.a, use.m, row, k, use) for row in rows]
@@ -65,11 +70,37 @@ class Warpgroups(Lowering):
             at = next((stage.at for stage in self.nest.stages if stage.load is use.a), None)
             self.emitter.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(is_unit_behind(self.nest, at)))
             for place, accumulator in sums.items():
-                self.loops.update(self.loops.open_reductions, accumulator, now[place])
+                after = now[place]
+                assert after is not None, "a product has k"
+                self.loops.update(self.loops.open_reductions, accumulator, after)
 
         loops(body)
-        done = {at: self.emitter.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}
-        self.fragments.results_of(use, node, done)
+        self.fragments.results_of(use, node, self.results(sums or now))
+
+    def results(self, sums: Mapping[tuple[int, int], Instruction | None]) -> Sums:
+        """Sums, once the unit has done all that was begun."""
+        return {
+            at: self.emitter.place(Op.WARPGROUP_RESULT, total.dtype, (total,))
+            for at, total in sums.items()
+            if total is not None
+        }
+
+    def add_made(self, use: MatrixUse, lefts: dict[tuple[int, int], Instruction], sums: Sums) -> Sums:
+        """Sums after products whose left factors threads have made: `lefts` by where they begin along k and m."""
+        unit, axis = use.unit, use.n
+        held = {at: self._held(left) for at, left in lefts.items()}
+        now = {at: self._held(total) for at, total in sums.items()}
+        self.emitter.place(Op.WARPGROUP_FENCE, dtypes.index, ())
+        what = (*_shape(unit), self.is_turned(use.b, use))
+        for (k, row), left in held.items():
+            for at in [at for at in now if at[0] == row]:
+                src = (left, self.descriptor(use.b, axis, at[1], k, use), now[at])
+                now[at] = self.emitter.place(Op.WARPGROUP_MATRIX, now[at].dtype, src, what)
+        self.emitter.place(Op.WARPGROUP_WAIT, dtypes.index, (), 0)
+        return self.results(now)
+
+    def _held(self, value: Instruction) -> Instruction:
+        return self.emitter.place(Op.WARPGROUP_HELD, value.dtype, (value,))
 
     def is_turned(self, root: Node, use: MatrixUse) -> bool:
         """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError without a tile."""
@@ -95,3 +126,8 @@ class Warpgroups(Lowering):
         src = (packed.address, base)
         arg = (place, leading, SWIZZLE_ALIGN)
         return self.emitter.emit(Op.DESCRIPTOR, dtypes.int64, src, arg, packed.depth)
+
+
+def _shape(unit: MatrixUnit) -> tuple[str, str]:
+    """A unit's sizes and type, as its instruction has them."""
+    return f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}", unit.name.partition(".")[2]

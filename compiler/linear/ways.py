@@ -81,30 +81,33 @@ def reductions_of(
     """The ways to write reductions. Those around others, and a matrix unit's, only where there can be some."""
     nest = context.nest
     found: list[Way] = []
+    products, chained = _products_of(context, staged)
     if len(nest.reduces) > 1:
         from hcq.compiler.linear.nested import Nested
 
-        found.append(Nested(context, staged, limits, reductions, _chained_of(context)))
-    if nest.unit is not None or nest.beside:
-        from hcq.compiler.linear.fragments import Fragments
-        from hcq.compiler.linear.products import Products
-        from hcq.compiler.linear.tensor_memory import TensorMemory
-        from hcq.compiler.linear.warpgroups import Warpgroups
-
-        fragments = Fragments(context)
-        warpgroups = Warpgroups(context, fragments)
-        units = warpgroups, TensorMemory(context, fragments, warpgroups), fragments
-        found.append(Products(context, staged, units))
-    return [*found, PlainReductions(context, staged, limits, dots)]
+        found.append(Nested(context, staged, limits, reductions, chained))
+    return [*found, *products, PlainReductions(context, staged, limits, dots)]
 
 
-def _chained_of(context: Context) -> ChainedProducts | None:
-    if not context.nest.chained:
-        return None
-    from hcq.compiler.linear.chained import ChainedProducts
+def _products_of(context: Context, staged: StagedLoops) -> tuple[list[Way], ChainedProducts | None]:
+    """What writes a matrix unit's reductions, and those chained to them; nothing where there are none."""
+    nest = context.nest
+    if nest.unit is None and not nest.beside:
+        return [], None
     from hcq.compiler.linear.fragments import Fragments
+    from hcq.compiler.linear.products import Products
+    from hcq.compiler.linear.tensor_memory import TensorMemory
+    from hcq.compiler.linear.warpgroups import Warpgroups
 
-    return ChainedProducts(context, Fragments(context))
+    fragments = Fragments(context)
+    warpgroups = Warpgroups(context, fragments)
+    tensor_memory = TensorMemory(context, fragments, warpgroups)
+    products = Products(context, staged, (warpgroups, tensor_memory, fragments))
+    if not nest.chained:
+        return [products], None
+    from hcq.compiler.linear.chained import ChainedProducts
+
+    return [products], ChainedProducts(context, fragments, warpgroups, tensor_memory)
 
 
 def stores_of(context: Context, scans: Scans | None) -> Sequence[StoreWay]:

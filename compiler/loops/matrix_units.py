@@ -42,6 +42,7 @@ class MatrixUnit:
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
     keeps_sums     in a memory of its own, while threads do other things: of these a thread has rows at the end
     columns_first  the parts of n count a result's registers around those of m, too
+    made_k         the parts of k of an A that threads hold, of a unit that else reads both in shared memory
     blocks         the parts of k, as threads hold the exponents of its blocks; none where a unit takes no scales
     """
 
@@ -61,6 +62,7 @@ class MatrixUnit:
     needs: str = ""
     b_k: Parts = ()
     columns_first: bool = False
+    made_k: Parts = ()
     blocks: Parts = ()
 
     @cached_property
@@ -71,7 +73,7 @@ class MatrixUnit:
     @cached_property
     def a_order(self) -> Order:
         """The registers of a fragment of A: its rows stand inside of the outermost part of k."""
-        return () if self.reads_shared else _around("k", self.k, "m", self.a_m)
+        return _around("k", self.k_of_made, "m", self.a_m) if self.a_m else ()
 
     @cached_property
     def b_order(self) -> Order:
@@ -106,6 +108,11 @@ class MatrixUnit:
         return self.b_k or self.k
 
     @property
+    def k_of_made(self) -> Parts:
+        """The parts of k of an operand that threads have made."""
+        return self.made_k or self.k
+
+    @property
     def takes_runs(self) -> bool:
         """Whether a thread has runs of k that are as long as what it reads of shared memory at once."""
         steps, digit = self.k[-1]
@@ -113,8 +120,9 @@ class MatrixUnit:
 
     @property
     def takes_made(self) -> bool:
-        """Whether what was computed may be rounded to its format: to a float of 16 bits, no byte, nor an integer."""
-        return self.a is self.b and self.a.is_float and self.a.itemsize == 2
+        """Whether threads may hold an operand that they computed, rounded to its format: a float of 16 bits, no byte,
+        nor an integer."""
+        return self.a is self.b and self.a.is_float and self.a.itemsize == 2 and bool(self.a_m)
 
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
@@ -177,18 +185,26 @@ def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, needs: str = ""
 
 
 def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
-    """wgmma.mma_async.m64nNk16 of 16-bit floats, sums in float32: a warpgroup, four warps of which each has 16 rows."""
+    """wgmma.mma_async.m64nNk16 of 16-bit floats, sums in float32: a warpgroup, four warps of which each has 16 rows.
+
+    A may be in registers: 16 columns of a result are such an A.
+    """
+    rows = ((4, 2), (2, HELD), (8, 1))
     return MatrixUnit(
-        name, ("sm_90",), operand, operand, (4, 8, 4), d_m=((4, 2), (2, HELD), (8, 1)),
-        d_n=((columns // 8, HELD), (4, 0), (2, HELD)), a_m=(), b_n=(), k=((16, HELD),), reads_shared=True,
-        columns_first=True,
+        name, ("sm_90",), operand, operand, (4, 8, 4), d_m=rows, d_n=((columns // 8, HELD), (4, 0), (2, HELD)),
+        a_m=rows, b_n=(), k=((16, HELD),), reads_shared=True, columns_first=True,
+        made_k=((2, HELD), (4, 0), (2, HELD)),
     )  # fmt: skip
 
 
 def _tcgen05(columns: int, name: str, operand: DType) -> MatrixUnit:
-    """tcgen05.mma of kind f16 with 128 rows: sums lie in tensor memory, of which each warp reads 32 rows."""
+    """tcgen05.mma of kind f16 with 128 rows: sums lie in tensor memory, of which each warp reads 32 rows.
+
+    A may lie there, too: each thread has a row of it.
+    """
+    rows = ((4, 1), (32, 0))
     return MatrixUnit(
-        name, ("sm_100",), operand, operand, (32, 4), d_m=((4, 1), (32, 0)), d_n=((columns, HELD),), a_m=(), b_n=(),
+        name, ("sm_100",), operand, operand, (32, 4), d_m=rows, d_n=((columns, HELD),), a_m=rows, b_n=(),
         k=((16, HELD),), reads_shared=True, keeps_sums=True,
     )  # fmt: skip
 

@@ -173,6 +173,11 @@ class Nest:
             return False
         return all(any(n in inside for n in toposort(node.src[:1])) for node in over)
 
+    def is_read_by_unit(self, load: Node) -> bool:
+        """Whether a matrix unit reads a load's tile in shared memory by itself."""
+        uses = [use for use in (self.unit, *[link.use for link in self.chained]) if use is not None]
+        return any(use.unit.reads_shared and load in (use.a, use.b) for use in uses)
+
     @property
     def groups(self) -> list[Loop]:
         """The loops whose steps are groups, outermost first."""

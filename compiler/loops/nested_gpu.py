@@ -16,8 +16,9 @@ from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_matrix import copies_by_itself
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
+from hcq.compiler.loops.matrix_units import units_of
 from hcq.compiler.loops.nested import Shapes, find_nested
+from hcq.compiler.loops.nested_warpgroup import schedule_warpgroups
 from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node
@@ -92,8 +93,14 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
 
 def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     """Both products by a matrix unit, where it takes them; False, and nothing done, where it does not."""
-    unit = _unit_for(nest, found, target)
-    if unit is None or found.row is None:
+    operand = _operand(nest, found)
+    if operand is None or found.row is None:
+        return False
+    if schedule_warpgroups(nest, found, operand, target):
+        _collect(nest, found.row.name, found.column)
+        return True
+    unit = next((unit for unit in units_of(target.arch, operand) if unit.takes_made), None)
+    if unit is None or unit.result is not found.inner[0].dtype:
         return False
     has_column = found.column is not None
     # what was made is the left factor of the second product, or the right one
@@ -153,10 +160,14 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
         nest.pipeline(_axis(nest, key).loops[0].name)
     if nest.groups and not copies_by_itself(target):
         _stage_rows(nest, _axis(nest, row), key)
-    if has_column and _can_collect(nest, _axis(nest, row), _axis(nest, column)):
+    _collect(nest, row, found.column)
+    return True
+
+
+def _collect(nest: LoopNest, row: str, column: Axis | None) -> None:
+    if column is not None and _can_collect(nest, _axis(nest, row), _axis(nest, column.name)):
         nest.because("results go through shared memory, so that whole lines are stored")
         nest.collect()
-    return True
 
 
 def _tiles_of_wave(nest: LoopNest, found: Shapes, rows: int, waves: int, target: Target) -> int:
@@ -202,8 +213,8 @@ def _can_collect(nest: LoopNest, row: Axis, column: Axis) -> bool:
     return True
 
 
-def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | None:
-    """The unit that takes all products of a kernel, if one does."""
+def _operand(nest: LoopNest, found: Shapes) -> DType | None:
+    """The format of the operands, where all products of a kernel are such as units take."""
     if len({node.src[1:] for node in found.inner}) > 1 or len(found.inner[0].src) > 2 or found.row is None:
         return None
     operands = set()
@@ -230,8 +241,7 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
         # the unit takes what was made in its narrow format: good enough for a narrow result alone
         if column.size > MOST_COLUMNS or any(store.src[0].dtype.itemsize > 2 for store in nest.stores):
             return None
-    units = [unit for unit in units_of(target.arch, operands.pop()) if unit.takes_made]
-    return units[0] if units and units[0].result is found.inner[0].dtype else None
+    return operands.pop()
 
 
 def _is_product(nest: LoopNest, node: Node, column: Axis, row: Axis, operands: set[DType]) -> bool:

@@ -139,9 +139,11 @@ class Operands(Windows):
         """Why a load cannot be copied in bulk; "" when it can."""
         from hcq.compiler.loops.tensors import tensor_of
 
-        use, tensor = self.unit, tensor_of(self, load)
-        if use is None or not use.unit.reads_shared or load not in (use.a, use.b):
+        tensor = tensor_of(self, load)
+        if not self.is_read_by_unit(load):
             return "a bulk copy is for a matrix unit that reads shared memory"
         if tensor is None:
             return "what is copied is no tensor with strides of 16 bytes, or the buffer is read elsewhere"
-        return "" if tensor.axes[0] in (use.m, use.n, use.k) else "no row of a tile lies together in memory"
+        uses = [use for use in (self.unit, *[link.use for link in self.chained]) if use is not None]
+        ranges = [axis for use in uses if load in (use.a, use.b) for axis in (use.m, use.n, use.k)]
+        return "" if tensor.axes[0] in ranges else "no row of a tile lies together in memory"

@@ -84,7 +84,7 @@ def _widened(nest: Nest, factor: Node, unit: MatrixUnit) -> Node:
 def chain(nest: Nest, name: str) -> None:
     """`Instructions.chain`."""
     text, loop, first = f"chain {name}", nest.loop(name), nest.unit
-    if first is None or first.unit.reads_shared:
+    if first is None or not first.unit.a_m:
         raise ScheduleError(f"{text}: no matrix unit holds a product in registers")
     unit = first.unit
     if not unit.takes_made:
@@ -94,6 +94,8 @@ def chain(nest: Nest, name: str) -> None:
         raise ScheduleError(f"{text}: neither {first.m.name} nor {first.n.name} is summed over")
     is_a = key is first.n  # rows stay rows: what was made is the left factor
     row = first.m if is_a else first.n
+    if unit.reads_shared:
+        unit = _as_wide(unit, loop.size)
     size = unit.size("n" if is_a else "m")
     if loop.kind != "serial" or loop is not loop.axis.loops[-1] or loop.size != size or loop.axis.is_reduce:
         raise ScheduleError(f"{text}: {name} is not an innermost, unbound loop of {size} steps")
@@ -101,7 +103,7 @@ def chain(nest: Nest, name: str) -> None:
         raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
     if unit.d_m != unit.a_m if is_a else unit.d_n != unit.b_n:
         raise ScheduleError(f"{text}: {unit.name} gives results to other threads than it takes operands of")
-    if operand_parts(key, unit) is None and not exchanged(key, unit.k):
+    if operand_parts(key, unit) is None and not exchanged(key, unit.k_of_made):
         raise ScheduleError(f"{text}: {key.name} lies otherwise than {unit.name} takes it")
     column = loop.axis
     sums = [n for n in nest.reduces if key.range in n.src[1:] and nest.masks[n] & column.bit]
@@ -112,6 +114,13 @@ def chain(nest: Nest, name: str) -> None:
     parts = unit.d_n if is_a else unit.d_m
     _take_apart(nest, loop, parts, may_be_vector=True)
     nest.choices.append(text)
+
+
+def _as_wide(unit: MatrixUnit, columns: int) -> MatrixUnit:
+    """A unit's sister that has so many columns of results: they work together. The unit itself where it has none."""
+    alike = [each for each in UNITS.values() if each.digits == unit.digits and each.archs == unit.archs]
+    wanted = unit.a, columns
+    return next((each for each in alike if (each.a, each.size("n")) == wanted), unit)
 
 
 def _chained(
@@ -201,7 +210,7 @@ def operand_parts(axis: Axis, unit: MatrixUnit) -> Parts | None:
             return None
         parts.insert(0, (part, loop.digit if loop.kind == "thread" else HELD))
         size //= part
-    threads = [[part for part in some if part[1] != HELD] for some in (parts, unit.k)]
+    threads = [[part for part in some if part[1] != HELD] for some in (parts, unit.k_of_made)]
     return tuple(parts) if size == 1 and threads[0] == threads[1] else None
 
 

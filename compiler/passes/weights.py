@@ -22,6 +22,7 @@ from hcq.ir.rewrite import Notes, Step
 STEPS = (
     Step("weight", "exp(x * c + y) -> exp2(x * (c * log2(e)) + y * log2(e))"),
     Step("scaled-top", "max(x * c) -> max(x) * c, for c > 0"),
+    Step("masked-score", "exp2(x * c + y) where m, else 0 -> exp2((x where m, else -inf) * c + y)"),
 )
 FAST_EXP2 = ("amdgpu", "nvptx")
 
@@ -60,6 +61,9 @@ def with_fast_weights(sink: Node, notes: Notes) -> Node:
             after = weight(made.src[0])
             notes("weight", made, after)
             made = after
+        elif made.op is Op.WHERE and (masked := masked_score(made)) is not None:
+            notes("masked-score", made, masked)
+            made = masked
         new[node] = made
     return new[sink]
 
@@ -74,6 +78,23 @@ def weight(x: Node) -> Node:
                 inner = product.src[0] * const(scale * math.log2(math.e), x.dtype)
                 return Node(Op.EXP2, x.dtype, (inner + rest * log2_e,))
     return Node(Op.EXP2, x.dtype, (x * log2_e,))
+
+
+def masked_score(node: Node) -> Node | None:
+    """A weight or zero, as the weight of a score or -inf: that is what the maximum has seen. None for other choices."""
+    condition, power, otherwise = node.src
+    if (
+        power.op is not Op.EXP2
+        or power.src[0].op is not Op.ADD
+        or otherwise.op is not Op.CONST
+        or otherwise.arg
+    ):
+        return None
+    product, rest = power.src[0].src
+    if _scale_of(product) is None:
+        return None
+    score = Node(Op.WHERE, node.dtype, (condition, product.src[0], const(-math.inf, node.dtype)))
+    return Node(Op.EXP2, node.dtype, (score * product.src[1] + rest,))
 
 
 def _scale_of(product: Node) -> float | None:

@@ -242,6 +242,7 @@ DIALECT = Dialect(
     column=_column,
     round_tf32=_round_tf32,
     copy=_copy,
+    quotient="",
     first=_first,
     wait=_wait,
     warpgroup=_warpgroup,

@@ -287,17 +287,42 @@ class _Source(CSource):
         if it.op in (Op.WARPGROUP_FENCE, Op.WARPGROUP_WAIT):
             lines = cuda_warpgroup.ordering(it)
         else:
-            more = [self.of(it, place)[0] for place in range(len(it.src) - 1)]
-            registers = self.values[it] = self.of(it, len(it.src) - 1)
-            lines = cuda_warpgroup.in_place(it, registers, more)
+            more = [factor for place in range(len(it.src) - 1) for factor in self.factor(it.source(place))]
+            lines = cuda_warpgroup.in_place(it, self.accumulator(it), more)
         for line in lines:
             self.line(line)
+
+    def factor(self, value: Instruction) -> list[tuple[str, str]]:
+        """A factor of WARPGROUP_MATRIX: a descriptor, or registers; and constraints."""
+        if warpgroup.words_of(value):
+            return [(word, "r") for word in self.registers[value]]
+        return [(self.values[value][0], "l")]
+
+    def accumulator(self, it: Instruction) -> list[str]:
+        """The variables that an instruction of a warpgroup works on: its last operand's, or new ones."""
+        last = it.src[-1]
+        if last is not None and it.op is not Op.WARPGROUP_HELD:
+            self.values[it] = self.values[last]
+            return self.values[it]
+        kind, lanes = "f32", self.values[last] if last is not None else ["0.0f"] * it.dtype.lanes
+        if it.dtype.itemsize < warpgroup.WORD:
+            kind, lanes = "u32", [_pair(*pair) for pair in _pairs(lanes)]
+        self.count += 1
+        names = [f"w{self.count}_{number}" for number in range(len(lanes))]
+        for name, lane in zip(names, lanes, strict=True):
+            self.line(f"{kind} {name} = {lane};")
+        (self.values if kind == "f32" else self.registers)[it] = names
+        return names
 
     def tensor_memory(self, it: Instruction) -> None:
         """What a unit with a memory of its own does; results are variables."""
         has_place = it.op in (Op.TENSOR_MEMORY, Op.TENSOR_COMMIT)
         place = cuda_bulk.shared(f"{self.of(it, 0)[0]}[0]") if has_place else ""
-        values = [self.of(it, at)[0] for at in range(int(has_place), len(it.src))]
+        given = [at for at in range(int(has_place), len(it.src)) if it.src[at] is not None]
+        values = [self.of(it, at)[0] for at in given]
+        if it.op is Op.TENSOR_HELD:
+            lanes = [lane for at in given[2:] for lane in self.of(it, at)]
+            values[2:] = [_pair(*pair) for pair in _pairs(lanes)]
         results: list[str] = []
         if it.op in (Op.TENSOR_MEMORY, Op.TENSOR_RESULT):
             self.count += 1

@@ -24,13 +24,15 @@ def statement(it: Instruction, results: list[str], place: str, values: list[str]
         line = tensor_memory.memory(it, slot)
     elif it.op is Op.TENSOR_MATRIX:
         line = tensor_memory.product(it, slot)
+    elif it.op is Op.TENSOR_HELD:
+        line = tensor_memory.held(it, slot)
     elif it.op is Op.TENSOR_COMMIT:
         line = tensor_memory.commit(slot)
     elif it.op is Op.TENSOR_RESULT:
         line = tensor_memory.result(it, slot)
     else:
         line = tensor_memory.free(it, slot)
-    wide = 2 if it.op is Op.TENSOR_MATRIX else 0  # descriptors
+    wide = len(values) - 2 if it.op is Op.TENSOR_MATRIX else 0  # descriptors
     operands = [place] if place else []
     operands += [f'"l"({value})' if at < wide else number(value) for at, value in enumerate(values)]
     letter = "=f" if it.op is Op.TENSOR_RESULT else "=r"

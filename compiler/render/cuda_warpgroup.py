@@ -33,10 +33,12 @@ def descriptor(it: Instruction, element: str) -> str:
     return f"(i64)(((u64)({address}) | {bits}ull) + {units}u)"
 
 
-def in_place(it: Instruction, registers: list[str], more: list[str]) -> list[str]:
-    """Statements that have an accumulator, in these variables, worked on; more: both descriptors."""
-    places = ", ".join([f'"+f"({name})' for name in registers])
-    if it.op is Op.WARPGROUP_RESULT:
-        return [f'asm volatile("{warpgroup.wait(0)}" : {places} :: "memory");']
-    inputs = ", ".join([f'"l"({value})' for value in more])
+def in_place(it: Instruction, registers: list[str], more: list[tuple[str, str]]) -> list[str]:
+    """Statements that have a vector, in these variables, worked on; more: factors, and their constraints."""
+    letter = "f" if it.dtype.itemsize == warpgroup.WORD else "r"
+    places = ", ".join([f'"+{letter}"({name})' for name in registers])
+    if it.op is not Op.WARPGROUP_MATRIX:
+        line = warpgroup.wait(0) if it.op is Op.WARPGROUP_RESULT else ""
+        return [f'asm volatile("{line}" : {places} :: "memory");']
+    inputs = ", ".join([f'"{letter}"({value})' for value, letter in more])
     return [f'asm volatile("{warpgroup.product(it, lambda i: f"%{i}")}" : {places} : {inputs} : "memory");']

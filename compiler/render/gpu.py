@@ -22,7 +22,14 @@ from hcq.compiler.linear.program import OF_NUMBERS, UNITS_READ, Instruction, Pro
 from hcq.compiler.render.asked_ahead import AskedAhead, Mark, parted
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type, suffix
+from hcq.compiler.render.llvm_arithmetic import (
+    RenderError,
+    arithmetic,
+    called_by_lane,
+    memory_type,
+    register_type,
+    suffix,
+)
 from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
@@ -52,6 +59,9 @@ class Dialect:
     round_tf32: Callable[[Text, str, int], str]  # (text, floats, how many)
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
+    quotient: (
+        str  # the intrinsic for a / b of floats to two units in the last place; "": LLVM has a word for that
+    )
     # of copies by waves, to where their first threads copy: (text, a thread's number): that of its wave's first one
     first: Callable[[Text, str], str] | None
     # (text, n): until all batches but n are there; -1 ends a batch. Of copies by waves: all copies but n
@@ -84,6 +94,8 @@ class _KernelText(Text):
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.aligned = Alignment()
         self.is_without_producers = False
+        # sums of such weights are divided as well as these are known; see ../passes/weights.py
+        self.has_fast_weights = any(it.op is Op.EXP2 for it in program.instructions)
         self.metadata: list[str] = []
         self.batch = 0  # copies of every wave in the last batch
         self.has_waited = False  # the instruction before is a wait
@@ -185,6 +197,8 @@ class _KernelText(Text):
             self.names[it] = self.greater(it)
         elif it.op is Op.VECTOR and self.dialect.column is not None and _is_column(it):
             self.names[it] = self.column(it)
+        elif it.op is Op.DIV and self.has_fast_weights and it.dtype.scalar is dtypes.float32:
+            self.names[it] = self.quotient(it)
         elif it.op is Op.MATRIX:
             a, b, d, *exponents = (self.name(it.source(place)) for place in range(len(it.src)))
             self.names[it] = self.dialect.matrix(self, it.arg, a, b, d, exponents)
@@ -271,6 +285,14 @@ class _KernelText(Text):
         self.block = "others"
         self.lines.append("others:")
         self.is_without_producers = True
+
+    def quotient(self, it: Instruction) -> str:
+        """A quotient of floats that is as good as the sums of weights that it is made of."""
+        names = [self.name(it.source(place)) for place in (0, 1)]
+        if self.dialect.quotient:
+            return called_by_lane(self, self.dialect.quotient, it.dtype, names)
+        accuracy = self.fact("!{float 2.5}")
+        return self.let(f"fdiv {register_type(it.dtype)} {', '.join(names)}, !fpmath {accuracy}")
 
     def shuffle(self, it: Instruction) -> str:
         """Another thread's value, 32 bits at a time."""

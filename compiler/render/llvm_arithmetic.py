@@ -133,7 +133,7 @@ def arithmetic(
     if of.is_float and op in (Op.MAX, Op.MIN):
         return _float_extreme(text, op, of, names, numbers)
     if op is Op.EXP2 and text.power and of.scalar is dtypes.float32:
-        return _power(text, of, names[0])
+        return called_by_lane(text, text.power, of, names)
     words = _SPELLED[op].of(of) if op in _SPELLED else ""
     if words.startswith("llvm."):
         held = register_type(of)
@@ -178,15 +178,15 @@ def _float_extreme(text: Text, op: Op, dtype: DType, names: list[str], numbers: 
     return text.let(f"select {mask} {unordered}, {kind} {nan}, {kind} {best}")
 
 
-def _power(text: Text, dtype: DType, name: str) -> str:
-    """2**x by the target's instruction, lane by lane."""
+def called_by_lane(text: Text, function: str, dtype: DType, names: list[str]) -> str:
+    """A function of single floats, such as one instruction of the target is."""
     if dtype.lanes == 1:
-        return text.call("float", text.power, [("float", name)])
+        return text.call("float", function, [("float", name) for name in names])
     kind, made = register_type(dtype), "poison"
     for lane in range(dtype.lanes):
-        taken = text.let(f"extractelement {kind} {name}, i64 {lane}")
-        power = text.call("float", text.power, [("float", taken)])
-        made = text.let(f"insertelement {kind} {made}, float {power}, i64 {lane}")
+        taken = [("float", text.let(f"extractelement {kind} {name}, i64 {lane}")) for name in names]
+        one = text.call("float", function, taken)
+        made = text.let(f"insertelement {kind} {made}, float {one}, i64 {lane}")
     return made
 
 

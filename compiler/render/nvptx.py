@@ -174,6 +174,7 @@ DIALECT = Dialect(
     column=None,
     round_tf32=_round_tf32,
     copy=_copy,
+    quotient="llvm.nvvm.div.full",  # an exact one calls a function: ptxas then lets no wgmma run beside another
     first=None,
     wait=_wait,
     warpgroup=nvptx_warpgroup.instruction,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.render import tensor_memory
 from hcq.compiler.render.llvm import Text
+from hcq.compiler.render.llvm_arithmetic import register_type
 from hcq.compiler.render.nvptx_bulk import number_of, shared_place, who_of
 from hcq.ir.op import Op
 
@@ -27,15 +28,31 @@ def instruction(text: Text, it: Instruction) -> str:
     if it.op is Op.TENSOR_RESULT:
         return _result(text, it, tensor_memory.result(it, slot))
     if it.op is Op.TENSOR_MATRIX:
-        operands = [(f"i64 {text.name(it.source(place))}", "l") for place in (0, 1)]
+        descriptors = [it.source(place) for place in (0, 1) if it.src[place] is not None]
+        operands = [(f"i64 {text.name(one)}", "l") for one in descriptors]
         operands += [number_of(text, it.source(2)), who_of(text, it.source(3))]
         line = tensor_memory.product(it, slot)
+    elif it.op is Op.TENSOR_HELD:
+        line, operands = tensor_memory.held(it, slot), [number_of(text, it.source(place)) for place in (0, 1)]
+        held = [it.source(place) for place in range(2, len(it.src))]
+        operands += [(f"i32 {word}", "r") for one in held for word in words(text, one, text.name(one))]
     elif it.op is Op.TENSOR_COMMIT:
         line, operands = tensor_memory.commit(slot), [shared_place(text, it, 0), who_of(text, it.source(1))]
     else:
         line = tensor_memory.free(it, slot)
         operands = [number_of(text, it.source(0)), who_of(text, it.source(1))]
     return _written(text, "void", 0, line, operands)
+
+
+def words(text: Text, value: Instruction, name: str) -> list[str]:
+    """A vector of numbers of 16 bits as registers of two."""
+    kind, one = register_type(value.dtype), register_type(value.dtype.scalar)
+    made = []
+    for first in range(0, value.dtype.lanes, 2):
+        picks = f"<2 x i32> <i32 {first}, i32 {first + 1}>"
+        pair = text.let(f"shufflevector {kind} {name}, {kind} poison, {picks}")
+        made.append(text.let(f"bitcast <2 x {one}> {pair} to i32"))
+    return made
 
 
 def _written(text: Text, kind: str, results: int, line: str, operands: list[tuple[str, str]]) -> str:

@@ -16,10 +16,13 @@ from collections.abc import Callable
 from hcq.compiler.linear.program import Instruction
 from hcq.ir.op import Op
 
-TENSOR = frozenset({Op.TENSOR_MEMORY, Op.TENSOR_MATRIX, Op.TENSOR_COMMIT, Op.TENSOR_RESULT, Op.TENSOR_FREE})
+TENSOR = frozenset(
+    {Op.TENSOR_MEMORY, Op.TENSOR_HELD, Op.TENSOR_MATRIX, Op.TENSOR_COMMIT, Op.TENSOR_RESULT, Op.TENSOR_FREE}
+)
 GROUP = "cta_group::1"
 ADDRESS_OFFSET = 8  # behind the mbarrier
 WARP_SHIFT = 16 + 5  # of an address: 32 lanes
+WORD = 4  # bytes
 VERSION = 1 << 46  # of descriptors in shared memory, which are wgmma's otherwise
 SUMS_F32, FORMATS = 1 << 4, {"f16": 0, "bf16": 1}
 FORMAT_SHIFTS, TURNED_SHIFTS = (7, 10), (15, 16)
@@ -64,17 +67,44 @@ def memory(it: Instruction, slot: Slot) -> str:
 
 
 def product(it: Instruction, slot: Slot) -> str:
-    """TENSOR_MATRIX: operands are both descriptors, the address, who."""
-    column, kind, rows, columns, *turned = it.arg
-    bits = descriptor_bits(kind, rows, columns, (turned[0], turned[1]))
+    """TENSOR_MATRIX: operands are a's descriptor, unless a is in tensor memory, and b's, the address, who."""
+    column, kind, rows, columns, adds, *where = it.arg
+    is_held = it.src[0] is None
+    turned = (False, where[1]) if is_held else (where[0], where[1])
+    bits = descriptor_bits(kind, rows, columns, turned)
+    b, address, who = (slot(number - is_held) for number in (1, 2, 3))
+    a = (
+        f".reg .b32 a; add.u32 a, {address}, {where[0]};"
+        if is_held
+        else f".reg .b64 a; or.b64 a, {slot(0)}, {VERSION};"
+    )
     return " ".join(
         (
-            "{ .reg .pred who, adds; .reg .b32 at, what; .reg .b64 a, b;",
-            f"setp.ne.u32 who, {slot(3)}, 0; setp.eq.u32 adds, 0, 0;",
-            f"add.u32 at, {slot(2)}, {column}; mov.b32 what, {bits};",
-            f"or.b64 a, {slot(0)}, {VERSION}; or.b64 b, {slot(1)}, {VERSION};",
-            f"@who tcgen05.mma.{GROUP}.kind::f16 [at], a, b, what, adds; }}",
+            "{ .reg .pred who, adds; .reg .b32 at, what; .reg .b64 b;",
+            f"setp.ne.u32 who, {who}, 0; setp.{'eq' if adds else 'ne'}.u32 adds, 0, 0;",
+            f"add.u32 at, {address}, {column}; mov.b32 what, {bits};",
+            f"{a} or.b64 b, {b}, {VERSION};",
+            f"@who tcgen05.mma.{GROUP}.kind::f16 [at], {'[a]' if is_held else 'a'}, b, what, adds; }}",
         )
+    )
+
+
+def held(it: Instruction, slot: Slot) -> str:
+    """TENSOR_HELD: the address, the warp, then the registers."""
+    count = words_of(it)
+    registers = ", ".join([slot(2 + number) for number in range(count)])
+    lines = [
+        "{ .reg .b32 at; tcgen05.fence::after_thread_sync;",
+        _at(slot(0), slot(1), it.arg),
+        f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [at], {{{registers}}};",
+    ]
+    return " ".join([*lines, "tcgen05.wait::st.sync.aligned;", MEET, "}"])
+
+
+def words_of(it: Instruction) -> int:
+    """Registers of TENSOR_HELD, of 32 bits."""
+    return sum(
+        [value.dtype.lanes * value.dtype.itemsize // WORD for value in it.src[2:] if value is not None]
     )
 
 

@@ -19,13 +19,14 @@ from hcq.compiler.render.tensor_memory import TENSOR
 from hcq.ir.op import Op
 
 WARPGROUP = TENSOR | {
-    Op.DESCRIPTOR, Op.WARPGROUP_FENCE, Op.WARPGROUP_MATRIX, Op.WARPGROUP_WAIT, Op.WARPGROUP_RESULT
+    Op.DESCRIPTOR, Op.WARPGROUP_HELD, Op.WARPGROUP_FENCE, Op.WARPGROUP_MATRIX, Op.WARPGROUP_WAIT, Op.WARPGROUP_RESULT
 }  # fmt: skip
 FENCE = "wgmma.fence.sync.aligned;"
 COMMIT = "wgmma.commit_group.sync.aligned;"
 SHARED_FENCE = "fence.proxy.async.shared::cta;"
 LEADING_SHIFT, STRIDE_SHIFT, SWIZZLE_SHIFT = 16, 32, 62
 SWIZZLE_128 = 1
+WORD = 4  # bytes
 UNIT = 16  # bytes that addresses and strides are counted in
 ADDRESS_MASK = (1 << 18) - 1
 
@@ -36,16 +37,22 @@ def wait(batches: int) -> str:
 
 
 def product(it: Instruction, slot: Callable[[int], str]) -> str:
-    """WARPGROUP_MATRIX: operands are d, in order, then both descriptors."""
+    """WARPGROUP_MATRIX: operands are d, in order, then a, a descriptor or its registers, then b's descriptor."""
     shape, kind, *turned = it.arg
-    held = it.dtype.lanes
-    d = ", ".join([slot(i) for i in range(held)])
-    flags = ", ".join([str(int(flag)) for flag in turned])
-    return (
-        "{ .reg .pred adds; setp.eq.u32 adds, 0, 0; "
-        f"wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{d}}}, {slot(held)}, {slot(held + 1)}, "
-        f"adds, 1, 1, {flags}; }}"
+    held, words = it.dtype.lanes, words_of(it.source(0))
+    d, a = (
+        ", ".join([slot(first + i) for i in range(count)]) for first, count in ((0, held), (held, words or 1))
     )
+    a = f"{{{a}}}" if words else a
+    flags = ", ".join([str(int(flag)) for flag in turned])
+    adds = int(it.src[2] is not None)
+    b = slot(held + (words or 1))
+    return f"wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{d}}}, {a}, {b}, {adds}, 1, 1, {flags};"
+
+
+def words_of(value: Instruction) -> int:
+    """Registers of 32 bits that hold a factor; 0 for a descriptor."""
+    return value.dtype.lanes * value.dtype.itemsize // WORD if value.dtype.lanes > 1 else 0
 
 
 def descriptor_bits(leading: int, stride: int) -> int:

@@ -27,6 +27,7 @@ from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.linear.sharing import Sharing, ThreadCopies
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.linear.staging import Staging
+from hcq.compiler.linear.tensor_memory import TensorMemory
 from hcq.compiler.linear.tile_copies import TileCopies
 from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -140,7 +141,11 @@ def test_a_reduction_that_another_needs_is_written_in_each_of_its_steps() -> Non
     context = context_of(attention(), "split r0 2")
     counted, limits, fragments = loops_of(context), Limits(context), Fragments(context)
     staged, reductions = staged_of(context, counted), Reductions()
-    nested = Nested(context, staged, limits, reductions, ChainedProducts(context, fragments))
+    warpgroups = Warpgroups(context, fragments)
+    memory = TensorMemory(context, fragments, warpgroups)
+    nested = Nested(
+        context, staged, limits, reductions, ChainedProducts(context, fragments, warpgroups, memory)
+    )
     seen: list[list[Node]] = []
     plain = PlainReductions(context, staged, limits, Dots(context))
 

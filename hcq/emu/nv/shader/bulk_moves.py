@@ -255,12 +255,15 @@ def _touched(issuer: Issuer, kind: str, at: Lanes, piece_bytes: int, space: str 
 
 def _count(issuer: Issuer, kind: str, move: Move) -> None:
     """Tell the launch's Tally, if it has one: global memory without L1, and shared memory in whole lines."""
-    batch = issuer.batch
-    if batch.launch.tally is not None:
+    batch, tally = issuer.batch, issuer.batch.launch.tally
+    if tally is not None:
         at = move.at[move.inside]
         block = np.broadcast_to(batch.blocks[batch.block_of_lane[issuer.lane]], at.shape)
-        batch.launch.tally.memory(kind, np.zeros(len(at), np.int64), block, at, move.piece_bytes, by_l1=False)
-        batch.launch.tally.lines(move.size_bytes)
+        passes = -tally.record.shared_passes
+        tally.lines(move.size_bytes)
+        passes += tally.record.shared_passes
+        warp = np.zeros(len(at), np.int64)
+        tally.memory(kind, warp, block, at, move.piece_bytes, by_l1=False, stored=passes)
 
 
 def _reduced(reduction: Reduction, old: Lanes, data: Lanes) -> Lanes:

@@ -18,6 +18,7 @@ from hcq.emu.nv.shader.syntax import (
     Address,
     Arguments,
     Function,
+    Immediate,
     Instruction,
     Operand,
     Pair,
@@ -75,6 +76,12 @@ def is_of_tensor_memory(instruction: Instruction) -> bool:
 def is_warpgroup_wide(instruction: Instruction) -> bool:
     """Whether the four warps of a warpgroup must meet at this instruction."""
     return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
+
+
+def _is_alone(instruction: Instruction) -> bool:
+    """Whether a product of a warpgroup says by a number that it is added to nothing."""
+    numbers = [one.value for one in instruction.operands if isinstance(one, Immediate)]
+    return bool(numbers) and numbers[0] == 0
 
 
 def _ends(instruction: Instruction) -> bool:
@@ -264,7 +271,7 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
         (writes if is_result else reads).extend(registers_of(operand))
     if instruction.opcode in ("addc", "subc", "madc"):
         reads.append(CARRY)
-    if is_warpgroup_wide(instruction):  # D = A * B + D
+    if is_warpgroup_wide(instruction) and not _is_alone(instruction):  # D = A * B + D
         reads.extend(writes)
     if "cc" in instruction.modifiers:
         writes.append(CARRY)

@@ -53,7 +53,7 @@ def estimate(blocks: list[BasicBlock], types: Mapping[str, Type]) -> int:
             most = max(most, sum(map(words, live)))
             for one in reversed(bodies[place]):
                 reads, writes = flow.reads_and_writes(one)
-                if one.opcode in SAME and len(one.operands) == 2 and isinstance(one.operands[1], Register):
+                if one.opcode in SAME and any(name in same for name in writes):
                     continue
                 live.difference_update(plain(writes))
                 live.update(plain(reads))

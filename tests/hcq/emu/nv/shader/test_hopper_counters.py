@@ -148,6 +148,14 @@ def test_bulk_copies_count_sectors_lines_and_what_they_are() -> None:
     assert found.barriers == 1  # one wait, however often it looked
 
 
+def test_data_of_a_bulk_copy_pass_the_path_of_l1_once() -> None:
+    """As they are stored to shared memory: those passes are what the unit works."""
+    lines = f"{INIT} {bulk.TELL} {bulk.LOAD} {bulk.WAIT}"
+    found = count(f"{bulk.HEAD} {lines} ret; }}", 1, np.zeros(64, np.uint32), np.zeros(64, np.uint32))
+    assert found.shared_passes > 0
+    assert found.l1_clocks == 0
+
+
 def test_a_bulk_reduction_counts_as_atomics() -> None:
     a, b = np.arange(64, dtype=np.uint32), np.ones(64, np.uint32)
     add = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%b], [%t], 256;"

@@ -60,6 +60,26 @@ def test_more_values_at_once_never_need_fewer_registers() -> None:
     assert found[-1] == MOST
 
 
+def rounds(copies: int) -> str:
+    """A loop whose rounds add up copies of two registers, which they write."""
+    moves = "\n".join(f"mov.f32 %f{i + 2}, %f{i % 2}; add.f32 %f0, %f0, %f{i + 2};" for i in range(copies))
+    return (
+        HEADER
+        + f".visible .entry k(.param .u64 p) {{ .reg .b64 %rd<2>; .reg .pred %p; .reg .f32 %f<{copies + 2}>;"
+        "ld.param.u64 %rd1, [p]; ld.global.f32 %f0, [%rd1]; ld.global.f32 %f1, [%rd1+4];"
+        f"L: {moves} add.f32 %f1, %f1, %f0; setp.lt.f32 %p, %f0, 0f42000000; @%p bra L;"
+        "st.global.f32 [%rd1], %f0; st.global.f32 [%rd1+4], %f1; ret; }"
+    )
+
+
+def test_what_a_round_of_a_loop_copies_is_kept_no_longer_than_it_is_read() -> None:
+    found = []
+    for count in (2, 64):
+        function = parse(rounds(count)).functions["k"]
+        found.append(estimate(flow.blocks_of(function), function.registers))
+    assert found == [LEAST, LEAST]
+
+
 def of_programs(programs: list[str], arch: str) -> dict[str, float]:
     """Kernel of a tensor program -> registers, estimated over ptxas's."""
     from hcq.compiler.pipeline import build
