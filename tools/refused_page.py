@@ -30,8 +30,8 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
 KINDS = {  # what instructions are for, by names
     r"s_cbranch_(join|i_fork|g_fork)": "the stack of forks and joins, which no compiler makes",
     r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts until a debugger comes",
-    r"s_barrier_.*|s_get_barrier_state": "barriers with numbers, which these GPUs lack; -1, the workgroup's, runs",
-    r"s_alloc_vgpr": "another number of registers while a wave runs that was started so; none is here",
+    r"s_barrier_.*|s_get_barrier_state": "barriers with numbers, which only gfx1250 has; -1, the workgroup's, runs",
+    r"s_alloc_vgpr": "another number of registers while a wave runs that was started so; no descriptor asks for that",
     r"global_load_tr_.*": "transposing loads of which no source says which lane gets what; `_b128` only in waves of 64",
     r"ds_gws_sema_.*|ds_ordered_count|global_atomic_ordered_.*": "semaphores and orders of all waves",
     r"ds_(add|sub)_gs_reg_rtn|ds_bvh_.*": "counters of graphics, ray tracing",

@@ -46,7 +46,9 @@ def caller_of_ptx(ptx: bytes, line: int) -> str:
 def _table(ptx: bytes) -> tuple[list[int], list[str], list[str]]:
     """Where something else begins to hold, and what. Line 0 is of no source: what the compiler itself put there."""
     files: dict[int, str] = {}
-    found: list[tuple[int, int, int, Place | None]] = []  # line of the text, file, line of it, the outermost place
+    found: list[
+        tuple[int, int, int, Place | None]
+    ] = []  # line of the text, file, line of it, the outermost place
     callers: dict[Place, Place] = {}  # what was inlined -> where
     for number, text in enumerate(ptx.splitlines(), 1):
         if loc := _LOC.match(text):

@@ -129,7 +129,10 @@ def _registers(ctx: Context) -> tuple[list[str], list[str]]:
         if is_result and name.startswith(("s_cmpk", "s_setreg", "s_setpc")):
             is_result = False
         (writes if is_result else reads).extend(names)
-    if inst.format in ("GLOBAL", "SCRATCH", "FLAT") and inst.fields.get("saddr", 127) not in (124, 127):
+    if inst.format in ("GLOBAL", "SCRATCH", "FLAT") and inst.fields.get("saddr", isa.no_saddr) not in (
+        isa.no_saddr,
+        isa.no_address,
+    ):
         reads += [f"s{inst.fields['saddr']}", f"s{inst.fields['saddr'] + 1}"]
     if ACCUMULATES.match(name) or name.startswith(("s_fmac", "s_addk", "s_mulk")):
         reads += writes

@@ -118,3 +118,8 @@ class KernelFindings:
     def _memory(self, address: int) -> str:
         there = self.buffer_at(address)
         return "" if there is None else there[1]
+
+
+def joined(line: str, caller: str) -> str:
+    """A line of the source, and that of who calls it, where that is another one."""
+    return f"{line}{INLINED}{caller}" if line and caller and caller != line else line

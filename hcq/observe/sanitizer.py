@@ -23,7 +23,7 @@ from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
 from hcq.observe.ignored import Ignored
-from hcq.observe.kernel_findings import INLINED, KernelFindings
+from hcq.observe.kernel_findings import KernelFindings, joined
 from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
 from hcq.rules.rule import Finding
@@ -129,5 +129,4 @@ class Sanitizer(Observer):
 def _line(program: Program | None, place: int) -> str:
     if program is None:
         return ""
-    line, caller = program.line_at(place), program.caller_at(place)
-    return f"{line}{INLINED}{caller}" if line and caller else line
+    return joined(program.line_at(place), program.caller_at(place))

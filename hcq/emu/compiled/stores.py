@@ -1,4 +1,4 @@
-"""Stores of several whole words of each lane: whole vectors are written where lanes lie side by side, else lane by lane.
+"""Stores of several whole words of each lane: whole vectors where lanes lie side by side, else lane by lane.
 
 In       a Writer, where lanes go, the words of each
 Out      flags that tell whether all lanes are on, and how they lie; text of functions that store them

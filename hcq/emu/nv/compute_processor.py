@@ -93,7 +93,9 @@ class ComputeProcessor(Engine):
         self.qmd = qmd_for(class_id)
         self.shader = shader
         self.inline: list[int] = []
-        self._said: tuple[tuple[int | None, ...], Windows] | None = None  # words of windows, and what they say
+        self._said: tuple[tuple[int | None, ...], Windows] | None = (
+            None  # words of windows, and what they say
+        )
         self.dependence: dict[int, int] = {}  # QMD address -> how many grids it still waits for
 
     # ------------------------------------------------------------ launches

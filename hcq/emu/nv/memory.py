@@ -15,7 +15,6 @@ import itertools
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

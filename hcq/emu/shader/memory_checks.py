@@ -86,9 +86,7 @@ class MemoryChecks:
         if len(outside):
             self._tell(kind, addresses, size_bytes, outside, False)
 
-    def left_heap(
-        self, kind: str, address: int, number: int, count: int, times: int, is_freed: bool
-    ) -> None:
+    def left_heap(self, kind: str, address: int, number: int, count: int, times: int, is_freed: bool) -> None:
         """An access, one of a count, is in the heap of malloc, and not in what that has given out."""
         rule, what = ("use-after-free", FREED_HEAP) if is_freed else ("buffer-overrun", OUTSIDE_HEAP)
         site = Site(VERBS[kind], self.text_of(self.site), self.site, self.name_of(number, count))

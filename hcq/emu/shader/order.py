@@ -263,6 +263,11 @@ class Order:
         self.clock[some] += 1
         self.rows[some] = -1
 
+    def tick(self, warps: Array) -> None:
+        """What these warps do from now on comes behind what they did: others may know the one and not the other."""
+        self.clock[warps] += 1
+        self.rows[warps] = -1
+
     def rejoin(self, warps: Array) -> None:
         """All threads of each of these warps know what all of them did."""
         self.met[warps] = self.clock[warps]

@@ -96,7 +96,7 @@ def compile_ending(ctx: Context) -> Ending | None:
         return Ending("signal", signal_barrier(ctx))
     if name == "s_barrier_wait" and inst.fields["simm16"] == 0xFFFF:
         return Ending("wait", goes_to(inst.next_pc))
-    if name.startswith(("s_barrier_", "s_get_barrier_")) or name == "s_alloc_vgpr":
+    if name.startswith("s_barrier_") or name == "s_alloc_vgpr":
         raise ctx.refuse(
             "barriers other than the workgroup's, and changing numbers of registers, are not emulated"
         )
@@ -143,8 +143,7 @@ def trap(inst: Instruction) -> Callable[[Batch], list[Batch]]:
 def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
     """Arrive at the workgroup's barrier and go on; s_barrier_wait waits for the others."""
     inst = ctx.inst
-    if inst.fields["ssrc0"] != WORKGROUP_BARRIER:
-        raise ctx.refuse(f"barrier {inst.fields['ssrc0']} is not emulated; -1 is the workgroup's")
+    refuse_other_barriers(ctx)
     tells_first = inst.name.endswith("isfirst")
 
     def run(b: Batch) -> list[Batch]:
@@ -156,6 +155,31 @@ def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
         return [b]
 
     return run
+
+
+def barrier_state(ctx: Context) -> Step:
+    """The workgroup's barrier: bit 0, whether there is one; bits 10:4, its waves; bits 22:16, those that have come.
+
+    Source: Linux, cwsr_trap_handler_gfx12.asm, BARRIER_STATE_*. A workgroup of one wave has none (inferred from the
+    RDNA4 ISA document, where its barriers do nothing).
+    """
+    refuse_other_barriers(ctx)
+    write = scalar_write(ctx, ctx.inst.fields["sdst"])
+
+    def run(b: Batch) -> None:
+        residents, groups = b.residents, b.groups
+        waves, came = residents.alive[groups], residents.arrived[groups]
+        state = np.where(residents.waves_per_group > 1, came << 16 | waves << 4 | 1, 0)
+        write(b, state.astype(np.uint32))
+
+    return run
+
+
+def refuse_other_barriers(ctx: Context) -> None:
+    """Raises IllegalOperation for a barrier that is not the workgroup's: RDNA4 has no others for kernels."""
+    number = ctx.inst.fields["ssrc0"]
+    if number != WORKGROUP_BARRIER:
+        raise ctx.refuse(f"barrier {number} is not emulated; -1 is the workgroup's")
 
 
 def condition(ctx: Context, name: str) -> Callable[[Batch], Array]:
@@ -298,6 +322,8 @@ def compile_control(ctx: Context) -> Step | None:
         return get_register(ctx)
     if name in ("s_setreg_b32", "s_setreg_imm32_b32"):
         return set_register(ctx)
+    if name == "s_get_barrier_state":
+        return barrier_state(ctx)
     if name in ("s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"):
         words = 2 if name.endswith("b64") else 1
         if inst.fields["ssrc0"] != 131:

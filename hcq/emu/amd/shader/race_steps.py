@@ -152,9 +152,21 @@ def _shared(ctx: Context) -> Step | None:
             if kind == "store" and races_of(b).by_value and moved is not None:
                 save = functools.partial(_save, moved, data)
                 stored = stored_in(b, save, at, LdsStore(b, wave))
+            polls = races_of(b).polls
+            if pc in polls:
+                _polled(b, wave, lane, at, size, pc)
+                continue
             _in_lds(b, kind, wave, lane, at, size, pc, stored)
+            if polls and kind == "store":  # who polls may find this one, and not the next
+                races_of(b).order.tick(b.residents.number_of[b.ids[np.unique(wave)]])
 
     return look
+
+
+def _polled(b: Batch, wave: Array, lane: Array, at: Array, size: int, pc: int) -> None:
+    shared = races_of(b).shared
+    if shared is not None:
+        shared.poll(b.residents.number_of[b.ids[wave]], lane, at, size, pc)
 
 
 def _save(access: Access, register: int, b: Batch, store: Any, addresses: Array) -> None:

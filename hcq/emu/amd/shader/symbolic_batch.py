@@ -258,7 +258,10 @@ class SymbolicBatch:
         self.waves = 1
         self.answer = None
         self.known: dict[Any, Any] = {}  # the bits of masks, by their words
-        self.used, self.most = {1: 0, 2: 0}, {1: 0, 2: 0}  # temporaries, by their words: now, and in this block
+        self.used, self.most = (
+            {1: 0, 2: 0},
+            {1: 0, 2: 0},
+        )  # temporaries, by their words: now, and in this block
         self.u32, self.i32, self.f32 = (File(self, dtype) for dtype in ("u4", "i4", "f4"))
         self.u16, self.i16, self.f16 = (File(self, dtype) for dtype in ("u2", "i2", "f2"))
 

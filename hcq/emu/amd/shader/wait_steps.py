@@ -148,7 +148,7 @@ def queue_of(ctx: Context) -> int | None:
     """The queue that an instruction's result comes by; None for one that counts where no register is waited for."""
     inst = ctx.inst
     name, form = inst.name, inst.format
-    if name.startswith("s_sendmsg_rtn"):
+    if name.startswith(("s_sendmsg_rtn", "s_get_barrier_state")):
         return SCALAR
     if form == "SMEM":
         return None if name in CACHE_ONLY else SCALAR

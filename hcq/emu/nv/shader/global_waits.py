@@ -71,10 +71,9 @@ class GlobalWaits:
         for one in self.under_way:
             if adds and one.adds:  # each is done as a whole
                 continue
-            piece = np.searchsorted(one.ends, at, "right")
-            late = piece < len(one.starts)
-            late[late] = one.starts[piece[late]] < at[late] + np.uint64(size_bytes)
-            which = np.flatnonzero(late)
+            piece: Lanes = np.searchsorted(one.ends, at, "right")
+            which = np.flatnonzero(piece < len(one.starts))
+            which = which[one.starts[piece[which]] < at[which] + np.uint64(size_bytes)]
             if len(which):
                 lane = int(lanes[which[0]] if len(lanes) == len(at) else lanes[0])
                 sites = (

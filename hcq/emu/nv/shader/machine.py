@@ -105,6 +105,14 @@ class Machine:
             )
         return made
 
+    def set_special(self, activation: Activation, slot: int, symbol: Any) -> None:
+        """Give a special register of a call the value that it has now."""
+        decoded = activation.decoded
+        scalar = decoded.first[slot].dtype.type
+        activation.registers[slot] = self._value_of(
+            decoded, symbol.name, symbol.offset, activation.local_base, scalar
+        )
+
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])

@@ -203,13 +203,13 @@ def loop(size: int, lanes: int, body: list[str]) -> list[str]:
 def _splats(bits: int, count: int, lanes: int, pointer: str, stem: str) -> list[str]:
     """Lines that return the numbers at one place, for all threads."""
     kind, lines, splats = f"<{lanes} x i{bits}>", [], []
+    every = f"<{lanes} x i32> zeroinitializer"
     for number in range(count):
         lines += [
             f"  %{stem}p{number} = getelementptr i{bits}, ptr {pointer}, i64 {number}",
             f"  %{stem}v{number} = load i{bits}, ptr %{stem}p{number}, align 1",
             f"  %{stem}i{number} = insertelement {kind} poison, i{bits} %{stem}v{number}, i64 0",
-            f"  %{stem}s{number} = shufflevector {kind} %{stem}i{number}, {kind} poison, "
-            f"<{lanes} x i32> zeroinitializer",
+            f"  %{stem}s{number} = shufflevector {kind} %{stem}i{number}, {kind} poison, {every}",
         ]
         splats.append(f"%{stem}s{number}")
     return [*lines, *returned(bits, lanes, splats, f"{stem}r")]
@@ -363,26 +363,42 @@ def _one_by_one(bits: int, count: int, lanes: int) -> list[str]:
     """Lines that return what all threads read, one load after the other: a gather takes longer on many hosts."""
     size, row = bits // 8 * count, f"<{count * lanes} x i{bits}>"
     lines, before, whole = [], "poison", f"i{8 * size}"
+    own = f"<{count} x i{bits}>"  # the numbers of a thread
     for lane in range(lanes):
         lines += [
             f"  %sa{lane} = extractelement <{lanes} x i64> %theirs, i64 {lane}",
             f"  %sp{lane} = inttoptr i64 %sa{lane} to ptr",
+            f"  %sx{lane} = load {own if size > 8 else whole}, ptr %sp{lane}, align 1",
         ]
-        if size > 8:
-            lines += [
-                f"  %sx{lane} = load <{size} x i8>, ptr %sp{lane}, align 1",
-                f"  %sk{lane} = getelementptr i8, ptr %kept, i64 {size * lane}",
-                f"  store <{size} x i8> %sx{lane}, ptr %sk{lane}, align 1",
-            ]
-        else:
-            lines += [
-                f"  %sx{lane} = load {whole}, ptr %sp{lane}, align 1",
-                f"  %sv{lane} = insertelement <{lanes} x {whole}> {before}, {whole} %sx{lane}, i64 {lane}",
-            ]
+        if size <= 8:
+            lines.append(
+                f"  %sv{lane} = insertelement <{lanes} x {whole}> {before}, {whole} %sx{lane}, i64 {lane}"
+            )
             before = f"%sv{lane}"
-    read = f"load {row}, ptr %kept, align 64" if size > 8 else f"bitcast <{lanes} x {whole}> {before} to {row}"
-    many, manys = _columns(bits, count, lanes, "%s", "sw")
-    return [*lines, f"  %s = {read}", *many, *returned(bits, lanes, manys, "sr")]
+    name = "%s"
+    if size > 8:
+        joins, name = _side_by_side([f"%sx{lane}" for lane in range(lanes)], bits, count, "s")
+        lines += joins
+    else:
+        lines.append(f"  %s = bitcast <{lanes} x {whole}> {before} to {row}")
+    many, manys = _columns(bits, count, lanes, name, "sw")
+    return [*lines, *many, *returned(bits, lanes, manys, "sr")]
+
+
+def _side_by_side(pieces: list[str], bits: int, width: int, stem: str) -> tuple[list[str], str]:
+    """Lines that make one vector of vectors of so many numbers, and its name."""
+    lines, stage = [], 0
+    while len(pieces) > 1:
+        order, made = ", ".join(f"i32 {number}" for number in range(2 * width)), []
+        part = f"<{width} x i{bits}>"
+        for number in range(0, len(pieces), 2):
+            lines.append(
+                f"  %{stem}j{stage}_{number} = shufflevector {part} {pieces[number]}, {part} {pieces[number + 1]}, "
+                f"<{2 * width} x i32> <{order}>"
+            )
+            made.append(f"%{stem}j{stage}_{number}")
+        pieces, width, stage = made, 2 * width, stage + 1
+    return lines, pieces[0]
 
 
 def put(bits: int, count: int) -> str:
@@ -445,20 +461,10 @@ def _put(bits: int, count: int, lanes: int) -> str:
 
 def _joined(bits: int, count: int, lanes: int) -> tuple[list[str], str]:
     """The numbers of all threads in a row."""
-    pieces, width, lines, stage = [f"%x{number}" for number in range(count)], lanes, [], 0
-    while len(pieces) > 1:  # one behind the other
-        order, made = ", ".join(f"i32 {number}" for number in range(2 * width)), []
-        part = f"<{width} x i{bits}>"
-        for number in range(0, len(pieces), 2):
-            lines.append(
-                f"  %j{stage}_{number} = shufflevector {part} {pieces[number]}, {part} {pieces[number + 1]}, "
-                f"<{2 * width} x i32> <{order}>"
-            )
-            made.append(f"%j{stage}_{number}")
-        pieces, width, stage = made, 2 * width, stage + 1
+    lines, whole = _side_by_side([f"%x{number}" for number in range(count)], bits, lanes, "")
     if count == 1:
-        return lines, pieces[0]
+        return lines, whole
     row = f"<{count * lanes} x i{bits}>"
     order = ", ".join(f"i32 {number * lanes + lane}" for lane in range(lanes) for number in range(count))
-    lines.append(f"  %x = shufflevector {row} {pieces[0]}, {row} poison, <{count * lanes} x i32> <{order}>")
+    lines.append(f"  %x = shufflevector {row} {whole}, {row} poison, <{count * lanes} x i32> <{order}>")
     return lines, "%x"

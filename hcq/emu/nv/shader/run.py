@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
+from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 from hcq.emu.shader.traffic import Tally
@@ -168,26 +168,28 @@ class Kernel:
         pending = launch.pending = Pending(blocks, grid, launch.cluster)
         if schedule is None and checks is None and not together:
             at_once = look_ahead(self.program, launch, blocks, at_once)
-            if is_plain and blocks <= at_once:
-                known = self.kept.begin(key, self.program, launch, blocks)
-                if known is not None:
-                    self._ask(interrupted, known.batches)
-                    return known
         steps = batches = 0
         while len(numbers := pending.take(at_once)):
-            batch = Batch(launch, numbers, steps)
-            if checks is not None:
-                attach(checks, self.program, batch)
-            try:
-                Machine(self.program, batch, schedule).run()
-            except KernelFault as fault:
-                if checks is not None:
-                    refused(checks, self.program, batch, fault)
-                raise
-            steps = batch.steps
+            done = self.kept.batch(key, self.program, launch, numbers, steps) if is_plain else None
+            steps = self._interpret(launch, numbers, steps, checks, schedule) if done is None else done
             batches += 1
             self._ask(interrupted, batches)
         return Report(steps, blocks, batches)
+
+    def _interpret(
+        self, launch: Launch, blocks: Lanes, steps: int, checks: Checks | None, schedule: Schedule | None
+    ) -> int:
+        """Run a batch of a launch, after so many steps of others. Returns the steps of all of them."""
+        batch = Batch(launch, blocks, steps)
+        if checks is not None:
+            attach(checks, self.program, batch)
+        try:
+            Machine(self.program, batch, schedule).run()
+        except KernelFault as fault:
+            if checks is not None:
+                refused(checks, self.program, batch, fault)
+            raise
+        return batch.steps
 
     def _ask(self, interrupted: Callable[[], bool] | None, batches: int) -> None:
         """Raise where nobody wants the kernel any more."""

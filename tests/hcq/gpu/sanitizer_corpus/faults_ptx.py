@@ -98,7 +98,8 @@ ROWS = (
     more[T]=out[T];
   }
 }""", grid=2, buffers=(4096, 64, 4096)),
-    _row("cp.async behind a barrier and before its wait", "race", "async-copy-not-waited", """(int *out, const int *in) {
+    _row("cp.async behind a barrier and before its wait", "race", "async-copy-not-waited",
+         """(int *out, const int *in) {
   __shared__ __align__(16) int s[256];
   CP4(&s[T],in+T); COMMIT();
   + WAIT(0);

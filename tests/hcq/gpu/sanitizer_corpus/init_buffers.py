@@ -62,7 +62,7 @@ METAL = {
   - out[t] += in[t];
   + out[t] = in[t];
 }""",
-    "a counter that nobody set to zero": """
+    "a counter in a new buffer": """
   device atomic_int *count = (device atomic_int *) out;
   + if (t == 0) atomic_store_explicit(count, 0, memory_order_relaxed);
   + threadgroup_barrier(mem_flags::mem_device);

@@ -107,7 +107,12 @@ ROWS = (
         for name, text in MEMORY.items()
     ),
     Row(
-        "read between the two halves of a barrier", "whole llvm", "race", "shared-race", HALVES, block=64,
+        "read between the two halves of a barrier",
+        "whole llvm",
+        "race",
+        "shared-race",
+        HALVES,
+        block=64,
         only=("amd:gfx1201",),
     ),
 )

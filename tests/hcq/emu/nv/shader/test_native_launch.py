@@ -20,6 +20,7 @@ from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader.errors import Interrupted, PageFault, StepLimit
 from hcq.emu.nv.shader.native_launch import MOST_KEPT, Kept
 from hcq.emu.nv.shader.run import Kernel, Report
+from hcq.events.waves import Running
 from tests.hcq.emu.nv.shader.running import HEADER, Launch
 
 pytestmark = pytest.mark.skipif(assemble.tools() is None, reason="needs LLVM: pip install 'hcq[tensor]'")
@@ -78,6 +79,17 @@ def test_a_batch_is_used_again_for_the_same_shape_alone() -> None:
     assert len(_found(kernel.kept)) == 3
 
 
+def test_all_batches_of_a_launch_leave_what_the_interpreter_leaves() -> None:
+    kernel, size = Launch().load(SWAPS, "k"), 64 * 300  # more than one batch, the last of which is smaller
+    wanted, _ = interpreted(2, blocks=300, size=size)
+    for _ in range(2):
+        found, report = swaps(kernel, 2, blocks=300, size=size)
+        assert report.batches == 2
+        assert (found == wanted).all()
+    with pytest.raises(PageFault, match=r"block \(2[0-9][0-9], 0, 0\)"):
+        swaps(kernel, 2, blocks=300, size=size - 64)
+
+
 def test_only_some_batches_are_kept_and_none_of_them_keeps_memory() -> None:
     kernel = Launch().load(SWAPS, "k")
     for blocks in range(1, MOST_KEPT + 3):
@@ -115,6 +127,23 @@ def test_an_endless_later_launch_is_stopped_by_its_limit_and_by_who_waits() -> N
         swaps(kernel, 0, step_limit=5000)
     with pytest.raises(Interrupted):
         swaps(kernel, 0, interrupted=lambda: True)
+
+
+def test_the_limit_is_that_of_all_batches_together() -> None:
+    kernel = Launch().load(SWAPS, "k")
+    with pytest.raises(StepLimit, match="20 instructions were not enough"):
+        swaps(kernel, 2, blocks=64 * 300, size=64 * 64 * 300, step_limit=20)
+
+
+def test_who_asks_where_warps_are_is_answered_by_the_next_batch() -> None:
+    kernel, running = Launch().load(SWAPS, "k"), Running(0, 0, "k")
+
+    def interrupted() -> bool:
+        running.is_asked = running.is_asked or not running.waves
+        return False
+
+    swaps(kernel, 1, blocks=600, size=64 * 600, running=running, interrupted=interrupted)
+    assert running.waves and not running.is_asked
 
 
 def test_what_is_switched_off_is_interpreted_also_for_a_kernel_that_was_compiled() -> None:
