@@ -12,7 +12,7 @@ Next     docs/debugger.md (for people)
     points.py, plans.py, expression.py what to stop at: breakpoints, steps, conditions
     origin.py, seen.py                 where a byte or a register comes from; what a block did, to look that up in
     findings.py                        what HCQ_SANITIZE finds, as places to stop at
-    packets.py, names.py               packets that were done; names of kernels, buffers, lines
+    packets.py, packet_fields.py, names.py  packets that were done; names of kernels, buffers, lines
     commands.py, looking.py            what a person can say: arguments.py, show.py (what is printed), help.py
     terminal.py                        the prompt, scripts
     dap.py                             editors: dap_protocol.py, dap_views.py, dap_look.py, dap_server.py

@@ -20,7 +20,7 @@ from hcq.debug import help as pages_of_help
 from hcq.debug.arguments import Words, address_of, number_of, size_of
 from hcq.debug.expression import Expression
 from hcq.debug.moment import Moment, Work
-from hcq.debug.packets import FieldTest, checked
+from hcq.debug.packet_fields import FieldTest, checked
 from hcq.debug.plans import CONTINUE, Plan
 from hcq.debug.session import Go, Goto, Order, Session
 from hcq.debug.timeline import Place

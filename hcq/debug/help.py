@@ -25,8 +25,8 @@ TOPICS: dict[str, str] = {
 break line FILE:N | N          at a line of the source, or of the PTX
 break pc ADDRESS               at an instruction: its address, or its offset in the kernel
 break text WORDS               at instructions whose text has these words: break text global_store
-break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x>=4, break packet * ;
-                               =, !=, <, <=, >, >=, and names of values: break packet SEM_EXECUTE operation=RELEASE
+break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x>=4. Also !=, <, <=, >, and
+                               names of values: break packet SEM_EXECUTE operation=RELEASE. * in a type is anything
 break submission N             at the N-th submission of the process, before its doorbell
 break finding                  at what --sanitize WORDS (HCQ_SANITIZE) finds, before the access; also after a launch
                                that reached beyond its memory

@@ -218,7 +218,9 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
                 f"a {moment_now.work.unit} has lanes 0 to {moment_now.work.lanes - 1}, not {lane}."
             )
         value = int(of_lane(moment_now.read(first, session.wave), lane))
-        yield from show.origin(session, origin, origin.of_register(first, session.wave, lane, before, value))
+        yield from show.origin(
+            session, origin, origin.of_register(moment_now.inner(first), session.wave, lane, before, value)
+        )
         return
     address, size = address_of(session, first), size_of(words.optional("4"))
     words.done()

@@ -263,6 +263,9 @@ class MetalMoment(Moment):
         short = self.work.spelled(name)
         return short if self._scope().get(short, ("",))[0] == name else name
 
+    def inner(self, name: str) -> str:
+        return self._scope().get(name, (name,))[0]
+
     def read(self, name: str, wave: int) -> Array:
         scope = self._scope()
         value = scope[name][1] if name in scope else self.variables.get(name)

@@ -179,6 +179,10 @@ class Moment(ABC):
         """As the work spells it, where that names the same here."""
         return name
 
+    def inner(self, name: str) -> str:
+        """The name that sites have for a register."""
+        return name
+
     @abstractmethod
     def read(self, name: str, wave: int) -> Array:
         """(lanes,) unsigned numbers; (1,) of a register that all lanes share. Raises UsageError for an unknown name."""

@@ -211,7 +211,7 @@ class Origin:
         words: str = "",
     ) -> Node:
         """The instruction that wrote a register. but: not this one, which goes round and round; words: what it is."""
-        spelled = self._work(before).spelled(name) if depth else name
+        spelled = self._work(before).spelled(name)
         node = self._node(words + (f"{spelled}, before the loop" if but else spelled), depth, value)
         node.wave, node.lane = wave, lane
         entry = self.logs.writer(name, wave, lane, before, but)

@@ -164,7 +164,8 @@ class Logs:
         if not _may_write(record.work, name):
             return
         starts = sorted((one for one in record.starts(record.ticks + 2)), key=lambda one: one.tick)
-        ends = [*(one.tick + 1 for one in starts[1:]), record.ticks + 1]
+        # one that has stopped in the middle is not to be run further than it has come
+        ends = [*(one.tick + 1 for one in starts[1:]), record.ticks + record.is_over]
         for start, end in reversed([*zip(starts, ends)]):
             if start.tick + 1 < before:
                 yield self._log(record, start, end, block)

@@ -100,7 +100,8 @@ def _check(number: int, lab: Lab, file: Path) -> int:
             return 1
         if done.returncode or not result.exists():
             print(
-                f"still wrong: the check itself ended with {done.returncode}, and no result:\n{done.stderr.strip()[-2000:]}"
+                f"still wrong: the check itself ended with {done.returncode}, and no result:\n"
+                f"{done.stderr.strip()[-2000:]}"
             )
             return 1
         found = json.loads(result.read_text())

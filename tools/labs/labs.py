@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import hcq
 from hcq.command import Copy, Signal, Wait
+from hcq.device import Device
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.events.observer import Observer
 from hcq.observe.sanitizer import Sanitizer
@@ -98,7 +99,7 @@ def _cuda(text: str, name: str) -> bytes:
 class _Order(Observer):
     """What a device is given, and what the host waits for, in order: (submission, what); the host's have 0."""
 
-    def __init__(self, device: hcq.Device) -> None:
+    def __init__(self, device: Device) -> None:
         self.events: list[tuple[int, Copy | Wait | Signal]] = []
         self.timeline = device.timeline.va
 

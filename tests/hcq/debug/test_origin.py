@@ -15,7 +15,7 @@ from hcq.emu.metal.shader.program import Program
 from hcq.emu.nv.shader.memory import AddressSpace as NvSpace
 from hcq.emu.nv.shader.run import Kernel
 from hcq.system import native
-from tests.hcq.debug.rig import Scripted
+from tests.hcq.debug.rig import Bench, Scripted
 from tests.hcq.emu.amd.shader.kernels import ARGUMENT_BASE, DATA_BASE, Loaded
 
 VENDORS = ("amd", "nv", "metal")
@@ -339,3 +339,21 @@ def test_the_place_of_a_store_is_followed_as_its_value_is(vendor: str) -> None:
     assert (
         int(said.partition(" values in all.")[0].splitlines()[-1]) > 100
     )  # all rounds of the loop that counts
+
+
+@pytest.mark.parametrize(
+    ("vendor", "text", "register"),
+    [("amd", "global_store", "v0"), ("nv", "st.global.f32", "%f1"), ("metal", "c[row + t]", "acc")],
+)
+def test_a_launch_that_has_stopped_before_a_store_is_asked_for_origins_and_goes_on(
+    vendor: str, text: str, register: str
+) -> None:
+    bench = Bench(
+        vendor, [f"break text {text}", "continue", f"origin {register} 3", "delete all", "continue"]
+    )
+    bench.session.between("begin")
+    assert bench.launch() is None
+    said = bench.face.after(f"origin {register} 3")
+    assert f"{register} = " in said.splitlines()[0]
+    assert said.count(": by ") > 1
+    np.testing.assert_allclose(bench.c[1:], (bench.a @ bench.b)[1:], rtol=1e-4)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from hcq.debug.packets import FieldTest, PacketLog, checked
+from hcq.debug.packet_fields import FieldTest, checked
+from hcq.debug.packets import PacketLog
 from hcq.debug.points import Point
 from hcq.errors import UsageError
 from hcq.nv.abi.host_methods import SemExecute
