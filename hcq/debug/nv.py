@@ -34,9 +34,10 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import AddressSpace, Memory
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
+from hcq.emu.nv.shader.native_launch import Report
 from hcq.emu.nv.shader.paths import Activation, Path
 from hcq.emu.nv.shader.run import BATCH_LANES as LANES_WITH_SEED
-from hcq.emu.nv.shader.run import STEP_LIMIT, Kernel, Report
+from hcq.emu.nv.shader.run import STEP_LIMIT, Kernel
 from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.standing import WAITS
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Register, Vector
