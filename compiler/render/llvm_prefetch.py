@@ -39,6 +39,9 @@ class Prefetches:
                 begin = min(it.arg for it in loads)
                 size = max(it.arg + it.dtype.lanes for it in loads) - begin
                 step = _step(base, loop)
+                read = sum({it.arg: it.dtype.lanes for it in loads}.values())
+                if 2 * read < size:  # rows that lie apart: most of those lines belong to other steps
+                    continue
                 if step is not None and LINE_BYTES <= size and 0 < step <= size + LINE_BYTES:
                     found[loads[0]] = size // LINE_BYTES + 1
             groups.clear()

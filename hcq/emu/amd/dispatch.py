@@ -169,7 +169,7 @@ def dispatch_from_aql(
             queue.scratch_resource_descriptor_0,
             queue.scratch_resource_descriptor_1,
             queue.scratch_resource_descriptor_2,
-            queue.scratch_resource_descriptor_3,
+            queue.scratch_resource_descriptor_3 | _index_stride(chip, is_wave32),
         ],
         "dispatch_ptr": _halves(packet_va),
         "queue_ptr": _halves(queue_va),
@@ -226,6 +226,14 @@ def _of_kernel(words: tuple[int, ...]) -> _Kernel:
 def _waves_of(tmpring_size: int) -> int:
     """How many waves scratch memory is for."""
     return TmpringSize.decode([tmpring_size]).waves
+
+
+def _index_stride(chip: Chip, is_wave32: bool) -> int:
+    """What gfx10's processor fills into the last word of the descriptor of scratch memory: 32 or 64 lanes.
+
+    Source: ROCr, FillBufRsrcWord3_Gfx10, which leaves it 0 for the processor.
+    """
+    return (2 if is_wave32 else 3) << 21 if chip.family == 10 else 0
 
 
 def _halves(address: int) -> list[int]:

@@ -22,7 +22,7 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
 from hcq.emu.amd.shader.lane_access import Access, access_of
 from hcq.emu.amd.shader.lds_ops import offset16, pair_access, registers
-from hcq.emu.amd.shader.memory_ops import Buffer, address_of, atomic_returns
+from hcq.emu.amd.shader.memory_ops import SWIZZLE_ENABLE, Buffer, address_of, atomic_returns
 from hcq.emu.amd.shader.operands import Context, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import BOOL, U32, U64, Mask, SymbolicBatch
@@ -58,7 +58,7 @@ def move_of(ctx: Context) -> Move | None:
     access = access_of(ctx, tail) if kind is not None else None
     if kind is None or access is None or fields.get("lds") or fields.get("tfe"):
         return None
-    if kind in ("scratch", "buffer") and ctx.isa.scratch_in_memory:
+    if kind == "scratch" and ctx.isa.flat_scratch:
         return None
     file = ctx.acc_offset if fields.get("acc") else 0
     own = fields["vdata" if kind == "buffer" else "data"] + file
@@ -180,11 +180,21 @@ class MemoryText:
         if move.kind == "lds":
             addresses: Any = _in_workgroup(ctx, b, offset)
         elif move.kind == "buffer":
-            addresses, room = Buffer(ctx, access).reach(b)  # type: ignore[arg-type]
+            buffer = Buffer(ctx, access)
+            addresses, room = buffer.reach(b)  # type: ignore[arg-type]
             inside = room >= np.uint64(size)
             if size > 4 and access.verb != "atomic":  # some words are in the range, and some are not
                 left = ~inside & (room >= np.uint64(4))
                 inside = room >= np.uint64(4)
+            if buffer.may_spread:
+                is_spread, there, is_apart = _spread(w, buffer, b)
+                addresses, inside = (
+                    w.select(is_spread, there, w.as_symbol(addresses, U64)),
+                    inside | is_spread,
+                )
+                left = is_apart if left is None else left | is_apart
+                if size > 4 or access.verb == "atomic":
+                    left = left | is_spread
             mask = mask & inside
             bits = w.bits_of(mask)
         else:
@@ -194,13 +204,13 @@ class MemoryText:
         checked = addresses & np.uint64(0xFFFFFFFFFFFFFFFC) if is_narrow else addresses
         reach = 4 if is_narrow else size
         if size == 2 and is_narrow:  # a half word that two words share
-            left = (addresses & np.uint64(3)) == np.uint64(3)
+            left = _or(left, (addresses & np.uint64(3)) == np.uint64(3))
         elif move.kind == "scratch" and size >= 4:
             left = (addresses & np.uint64(3)) != np.uint64(0)
         elif move.kind == "scratch" and size == 2:
             left = (addresses & np.uint64(3)) == np.uint64(3)
         elif access.verb == "atomic":
-            left = (addresses & np.uint64(size - 1)) != np.uint64(0)
+            left = _or(left, (addresses & np.uint64(size - 1)) != np.uint64(0))
         if left is not None:
             checked = w.select(w.as_symbol(left, BOOL), np.full(1, 2**64 - 1, np.uint64), checked)
         if move.kind in ("memory", "buffer"):
@@ -244,6 +254,26 @@ def _within(w: Writer, base: str, size_field: int, size: int) -> tuple[str, str]
     last = w.say(f"sub i64 {length}, {size - 1}", False)
     fits = w.say(f"icmp uge i64 {length}, {size}", False)
     return base, w.say(f"select i1 {fits}, i64 {last}, i64 0", False)
+
+
+def _or(first: Any, second: Any) -> Any:
+    return second if first is None else first | second
+
+
+def _spread(w: Writer, buffer: Buffer, b: SymbolicBatch) -> tuple[Symbol, Symbol, Symbol]:
+    """(whether a descriptor is swizzled, where its lanes go then, which of them the interpreter has to take there).
+
+    These are words that two words share, and descriptors that it refuses.
+    """
+    start, offsets = buffer.spread_places(b)  # type: ignore[arg-type]
+    is_spread: Any = buffer.word(b, 1) & np.uint64(SWIZZLE_ENABLE) != np.uint64(0)  # type: ignore[arg-type]
+    control: Any = buffer.word(b, 3) & np.uint64(buffer.spread_mask)  # type: ignore[arg-type]
+    lane: Any = w.as_symbol(np.arange(w.lanes, dtype=np.uint64) * np.uint64(4), U64)
+    low: Any = offsets & np.uint64(3)
+    there = (offsets - low) * np.uint64(w.lanes) + low + lane + start
+    beyond = low + np.uint64(buffer.size) > np.uint64(4)
+    is_apart = is_spread & (beyond | (control != np.uint64(buffer.spread_bits)))
+    return w.as_symbol(is_spread, BOOL), w.as_symbol(there, U64), w.as_symbol(is_apart, BOOL)
 
 
 def _word_step(b: SymbolicBatch, move: Move) -> int:

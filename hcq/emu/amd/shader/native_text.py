@@ -36,6 +36,7 @@ from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 CLOCKS = {"s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
+CLOCKS |= {"s_get_barrier_state"}  # which differs from one look to the next as well
 WAITS = {"s_waitcnt", "s_clause", "s_nop", "s_delay_alu", "s_wait_loadcnt", "s_wait_dscnt"}  # nothing is done
 MOST_TOGETHER = 24  # loads whose addresses are checked together
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, ShaderFault, UsageError)

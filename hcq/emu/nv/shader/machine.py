@@ -26,7 +26,7 @@ from hcq.emu.nv.shader.cluster_barrier import ClusterBarrier
 from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
-from hcq.emu.nv.shader.meetings import block_met, warps_met
+from hcq.emu.nv.shader.meetings import block_met, gone_on, warps_met
 from hcq.emu.nv.shader.native import native_of
 from hcq.emu.nv.shader.paths import Activation, Path, Region, stack_end
 from hcq.emu.nv.shader.program import Program
@@ -499,7 +499,8 @@ class Machine:
 
     def arrive_at_barrier(self, path: Path, number: int, expected: int, mask: Lanes | None) -> None:
         """Arrive without waiting: those of a path that a mask names, None for all."""
-        self._arrive(path, number, mask)
+        barrier = self._arrive(path, number, mask)
+        barrier.split = gone_on(self.batch, barrier.split, path.full_mask if mask is None else mask)
         self._check_barrier(number, expected)
 
     def _arrive(self, path: Path, number: int, mask: Lanes | None) -> Barrier:
@@ -519,7 +520,7 @@ class Machine:
             return
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
-            block_met(self.batch, barrier.here & freed, expected)
+            block_met(self.batch, barrier.here & freed, expected, barrier.split)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed

@@ -31,6 +31,7 @@ from hcq.emu.shader.schedule import Schedule
 # so many count as one of the interpreter's: a kernel that waits for the host may wait as long as it may there
 SHARE = 1 << 10
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
+ASK_STEPS = 1 << 10  # of the interpreter, between two looks at whether a function has become worth it
 SPLIT = -1
 MOST_STATES = 4  # that a function keeps for its next calls
 
@@ -75,7 +76,8 @@ class Native:
 
     def __init__(self, machine: Owner, memory: AddressSpace, is_eager: bool) -> None:
         batch = machine.batch
-        self.machine, self.memory, self.is_eager, self.is_late = machine, memory, is_eager, False
+        self.machine, self.memory, self.is_eager = machine, memory, is_eager
+        self.ask_at = 0  # steps of the batch, at which it is asked again what is compiled
         self.key = native_ahead.key_of(batch.launch)
         self.warps = 0  # until something is compiled
         self.states: list[tuple[Activation, State]] = []
@@ -122,11 +124,14 @@ class Native:
     # -- what there is
 
     def _compiled(self, decoded: Decoded) -> Compiled | None:
-        if self.is_late:
-            return None
+        found = decoded.native.get(self.key)
+        if found is not None or self.machine.batch.steps < self.ask_at:
+            return found
         known, found = native_ahead.code_of(decoded, self.key, 0.0, self.is_eager)
-        # its threads may stand anywhere by the time that it is compiled: the next batch runs it
-        self.is_late = not known
+        if (
+            not known
+        ):  # a loop may take long: it is compiled when it has, and goes on from the block where it is
+            self.ask_at = self.machine.batch.steps + ASK_STEPS
         return found
 
     def _state(self, activation: Activation, compiled: Compiled) -> State:

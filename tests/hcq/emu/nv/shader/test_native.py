@@ -452,20 +452,6 @@ def test_counters_and_schedules_see_every_instruction(way: str) -> None:
     assert not Ran(LOOP, schedule=Schedule(random.Random(1))).is_compiled
 
 
-def test_a_kernel_that_has_run_for_long_is_compiled_for_the_next_blocks() -> None:
-    before = config.current()
-    launch, out = Launch(), np.zeros(128, np.uint32)
-    one: Kernel = launch.load(kernel(LOOP), "k")
-    numbers = np.linspace(-1, 1, 128, dtype=np.float32)
-    try:
-        config.use(dataclasses.replace(before, emu_compiled="1"))
-        for count, is_compiled in ((5, False), (20000, False), (5, True)):
-            launch.run(one, 2, 64, numbers, out, np.uint32(count).tobytes())
-            assert any(one.program.entry.native.values()) == is_compiled
-    finally:
-        config.use(before)
-
-
 def test_a_loop_stands_before_what_follows_it() -> None:
     # the way out is the first that the branch names
     text = kernel(
