@@ -59,8 +59,9 @@ from hcq.emu.nv.shader.errors import (
 )
 from hcq.emu.nv.shader.flow import blocks_of
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.native_launch import Report
 from hcq.emu.nv.shader.opcodes import Addition
-from hcq.emu.nv.shader.run import Kernel, Report
+from hcq.emu.nv.shader.run import Kernel
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import SMS_PER_TPC, Chip, Spec
 from hcq.emu.shader.checks import Checks
