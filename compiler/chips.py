@@ -41,6 +41,7 @@ CHIPS = {
     "gfx90a": Chip(104, 1024, 4096, 64),
     "gfx942": Chip(304, 2048, 16384, 128, l2s=8),
     "gfx950": Chip(256, 4096, 16384, 128, l2s=8),
+    "gfx1030": Chip(80, 256, 2048, 128, 2),  # without matrix units: what its vectors do
     "gfx1100": Chip(96, 512, 3072, 128, 2),
     "gfx1201": Chip(64, 1024, 2048, 128, 2),
     # cores of the largest chips, M1 to M3 Ultra; the rest is a guess, for no datasheet says it
@@ -48,7 +49,7 @@ CHIPS = {
     "apple8": Chip(76, 256, 1024, 64),
     "apple9": Chip(80, 256, 1024, 64),
 }
-NEAREST = {"gfx10": "gfx1100", "gfx11": "gfx1100", "gfx12": "gfx1201"}  # the rest of their generations
+NEAREST = {"gfx10": "gfx1030", "gfx11": "gfx1100", "gfx12": "gfx1201"}  # the rest of their generations
 
 
 def chip_of(arch: str) -> Chip:

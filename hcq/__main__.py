@@ -52,8 +52,8 @@ EMULATE = """Everything but the GPU is this machine: the program, its libraries,
 sysfs that concern GPUs are the emulated ones; kernels run on the CPU, hundreds of times slower than on a GPU.
 
 words, separated by commas; options follow after colons:
-  amd:gfx1100              one GPU of that architecture (gfx90a gfx942 gfx950 gfx1100 gfx1101 gfx1102 gfx1151 gfx1200
-                           gfx1201)
+  amd:gfx1100              one GPU of that architecture (gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 gfx1102 gfx1151
+                           gfx1200 gfx1201)
   amd:gfx1100,amd:gfx942   two GPUs
   amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
   amd:gfx1100:seed=7       queues and what nothing orders run in random order

@@ -37,6 +37,7 @@ class Backend:
     runnable      what refuses a program that the emulation cannot run, when it is loaded: as its driver calls it
     foreign       a hcq.events.foreign_devices.MakeReader: what a program that is none of ours asks of the
     same kernel driver
+    texts         (folder or None) -> a hcq.code.kernel_text.FindText: what kernels that others load were made from
     atlas         its hcq.system.abi_atlas.Atlas: the kernel driver's interface at each of its releases
     inspection    its hcq.system.inspection.Inspection: views of an open device's rings and queues, and of real GPUs
     carried       its hcq.code.program_file_parts.Carried: what a program's file holds besides kernels; "": nothing
@@ -57,6 +58,7 @@ class Backend:
     emulation: str = ""
     runnable: str = ""
     foreign: str = ""
+    texts: str = ""
     atlas: str = ""
     inspection: str = ""
     carried: str = ""

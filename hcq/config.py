@@ -34,6 +34,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
     "HCQ_EMU_COMPILED": "1: emulated GPUs run hot kernels as machine code (default); always; 0: none",
     "HCQ_EMU_THREADS": "threads that workgroups of a launch on an emulated GPU are spread over (default: our cores)",
+    "HCQ_EMU_PTX": "FOLDER: cubins of programs that load their own, NAME.cubin, and their PTX, NAME.ptx, which emulated"
+    " NVIDIA GPUs run (default: that in cubins made with -lineinfo)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
     " %r in FILE is the rank, %p the process, %h the host",
@@ -78,6 +80,7 @@ class Config:
     emulate: tuple[str, ...] = ()
     emu_compiled: str = ""
     emu_threads: int = 1
+    emu_ptx: Path | None = None
     debug: frozenset[str] = frozenset()
     trace: str | None = None
     trace_data: bool = False
@@ -131,6 +134,7 @@ class Config:
             emulate=_words(environ, "HCQ_EMULATE"),
             emu_compiled=_word(environ, "HCQ_EMU_COMPILED", ("0", "1", "always")),
             emu_threads=_number(environ, "HCQ_EMU_THREADS", cores(), 1, 1024),
+            emu_ptx=_path(environ, "HCQ_EMU_PTX"),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),

@@ -114,6 +114,10 @@ class Program:
         """The line of the source that an instruction was made from; "" where nobody says."""
         return ""
 
+    def caller_at(self, pc: int) -> str:
+        """The line where the function of such an instruction was inlined, if it was, and that is known."""
+        return ""
+
     def set_access(self, access: Sequence[str], extents: Sequence[int] | None = None) -> None:
         """Say what the program does with the memory of each argument, so that validation can judge the order of its
         launches.

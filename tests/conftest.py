@@ -246,7 +246,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
     def begin(left: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, left)
-        faulthandler.dump_traceback_later(left + seconds + 10, exit=True)
+        # not sys.stderr: under capsys it has no descriptor, and this is in a signal handler
+        faulthandler.dump_traceback_later(left + seconds + 10, exit=True, file=sys.__stderr__)
 
     def too_long(signum: int, frame: FrameType | None) -> None:
         left = seconds * _busyness() - (time.monotonic() - begun)

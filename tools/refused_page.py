@@ -22,6 +22,7 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
     "gfx90a": "gfx90a",
     "gfx942": "gfx942",
     "gfx950": "gfx950",
+    "gfx1030": "gfx1030",
     "gfx1100": "gfx1100, gfx1101, gfx1102",
     "gfx1151": "gfx1151",
     "gfx1201": "gfx1200, gfx1201",
@@ -29,8 +30,8 @@ ARCHITECTURES = {  # one of each instruction set -> all that have it
 KINDS = {  # what instructions are for, by names
     r"s_cbranch_(join|i_fork|g_fork)": "the stack of forks and joins, which no compiler makes",
     r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts until a debugger comes",
-    r"s_barrier_.*|s_get_barrier_state": "barriers with numbers, which these GPUs lack; -1, the workgroup's, runs",
-    r"s_alloc_vgpr": "another number of registers while a wave runs that was started so; none is here",
+    r"s_barrier_.*|s_get_barrier_state": "barriers with numbers, which only gfx1250 has; -1, the workgroup's, runs",
+    r"s_alloc_vgpr": "another number of registers while a wave runs that was started so; no descriptor asks for that",
     r"global_load_tr_.*": "transposing loads of which no source says which lane gets what; `_b128` only in waves of 64",
     r"ds_gws_sema_.*|ds_ordered_count|global_atomic_ordered_.*": "semaphores and orders of all waves",
     r"ds_(add|sub)_gs_reg_rtn|ds_bvh_.*": "counters of graphics, ray tracing",
@@ -71,8 +72,8 @@ def refused(isa: Isa) -> Iterator[str]:
     for form in isa.formats:
         for opcode in form.table.values():
             inst = some_instruction(isa, form, opcode)
-            for size in (64,) if isa.has_sdwa else (32, 64):
-                context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.has_sdwa else 0)
+            for size in (64,) if isa.is_gfx9 else (32, 64):
+                context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.is_gfx9 else 0)
                 try:
                     if compile_ending(context) is None and relative_moves(context, 0) is None:
                         Program.compile_step(Program.__new__(Program), context)

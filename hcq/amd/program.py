@@ -93,6 +93,13 @@ class AmdProgram(SharingProgram):
 
         return line_at(self.debug_image, self.kernel.name, pc - self.code_va)
 
+    def caller_at(self, pc: int) -> str:
+        if not self.debug_image:
+            return ""
+        from hcq.code.inlined import caller_at  # for reports alone
+
+        return caller_at(self.debug_image, self.kernel.name, pc - self.code_va)
+
     def _known_kinds(self) -> tuple[str, ...] | None:
         """Kinds of all arguments, when the metadata has them."""
         kinds = [

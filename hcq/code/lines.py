@@ -35,8 +35,13 @@ def line_of(image: bytes, offset: int) -> str:
 
 def line_at(image: bytes, symbol: str, offset: int) -> str:
     """Where the instruction at an offset behind a symbol comes from."""
-    start = _symbols(image).get(symbol)
+    start = symbol_at(image, symbol)
     return "" if start is None else line_of(image, start + offset)
+
+
+def symbol_at(image: bytes, symbol: str) -> int | None:
+    """Where a symbol is; None where the object has none of that name."""
+    return _symbols(image).get(symbol)
 
 
 @lru_cache(16)
@@ -51,7 +56,7 @@ def _symbols(image: bytes) -> dict[str, int]:
         return {}
 
 
-def _linked(image: bytes) -> bytes:
+def linked(image: bytes) -> bytes:
     """The image with the relocations of its debug sections applied."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.relocation import RelocationSection
@@ -81,7 +86,7 @@ def _rows(image: bytes) -> list[Row]:
 
     found: list[Row] = []
     try:
-        elf = ELFFile(BytesIO(_linked(image)))
+        elf = ELFFile(BytesIO(linked(image)))
         if not elf.has_dwarf_info():
             return []
         dwarf: DWARFInfo = elf.get_dwarf_info(relocate_dwarf_sections=False)
@@ -94,7 +99,7 @@ def _rows(image: bytes) -> list[Row]:
             for entry in program.get_entries():
                 state = entry.state
                 if state is not None:
-                    name = "" if state.end_sequence else _file(program, state.file, root)
+                    name = "" if state.end_sequence else file_of(program, state.file, root)
                     found.append((state.address, name, 0 if state.end_sequence else state.line))
     except Exception:  # debug information that makes no sense, which raises anything, is left out
         return []
@@ -102,7 +107,8 @@ def _rows(image: bytes) -> list[Row]:
     return sorted(found, key=lambda row: (row[0], row[2] != 0))
 
 
-def _file(program: Any, number: int, root: str) -> str:
+def file_of(program: Any, number: int, root: str) -> str:
+    """A file of a line table, by its number. root: the folder of its unit."""
     header = program.header
     is_five = header["version"] >= 5
     files, folders = header["file_entry"], header["include_directory"]

@@ -8,9 +8,9 @@ Next     docs/debugger.md (for people)
     command.py                         the verb: what is debugged, and with which face
     session.py, backwards.py           stops launches, takes who asks backwards and forwards
     timeline.py, pages.py              recorded launches, snapshots, runs again; the memory for them
-    moment.py                          what all vendors show: amd.py and amd_sites.py, nv.py, metal.py
+    moment.py                          what all vendors show: amd.py, amd_sites.py; nv.py; metal.py, metal_steps.py
     points.py, plans.py, expression.py what to stop at: breakpoints, steps, conditions
-    origin.py                          where a byte or a register comes from
+    origin.py, seen.py                 where a byte or a register comes from; what a block did, to look that up in
     findings.py                        what HCQ_SANITIZE finds, as places to stop at
     packets.py, names.py               packets that were done; names of kernels, buffers, lines
     commands.py, looking.py            what a person can say: arguments.py, show.py (what is printed), help.py

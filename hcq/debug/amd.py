@@ -185,7 +185,7 @@ class AmdWork(Work):
                         groups,
                         memory,
                         memory,
-                        self.core.isa.scratch_in_memory,
+                        self.core.isa.flat_scratch,
                         sync,
                         strays=strays,
                     )
@@ -337,7 +337,7 @@ class AmdMoment(Moment):
 
     def local(self, wave: int, lane: int) -> Array:
         residents, lanes = self.machine.residents, self.work.lanes
-        if residents.scratch_in_memory:
+        if residents.flat_scratch:
             raise UsageError(
                 "this GPU's scratch is in memory, where the kernel sets FLAT_SCRATCH to: look at that address."
             )

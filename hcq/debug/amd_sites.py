@@ -48,7 +48,7 @@ class AmdSite(NamedTuple):
 def index_of(name: str, isa: Isa) -> tuple[str, int]:
     """The file of a register ("v", "a", "s") and its number in it. Raises UsageError."""
     named = {"vcc": VCC, "vcc_lo": VCC, "vcc_hi": VCC + 1, "exec": EXEC, "exec_lo": EXEC, "exec_hi": EXEC + 1,
-             "m0": 124 if isa.has_sdwa else 125}  # fmt: skip
+             "m0": isa.m0}  # fmt: skip
     if name in named:
         return "s", named[name]
     found = re.fullmatch(r"(ttmp|[vsa])(\d+)", name)
@@ -129,7 +129,10 @@ def _registers(ctx: Context) -> tuple[list[str], list[str]]:
         if is_result and name.startswith(("s_cmpk", "s_setreg", "s_setpc")):
             is_result = False
         (writes if is_result else reads).extend(names)
-    if inst.format in ("GLOBAL", "SCRATCH", "FLAT") and inst.fields.get("saddr", 127) not in (124, 127):
+    if inst.format in ("GLOBAL", "SCRATCH", "FLAT") and inst.fields.get("saddr", isa.no_saddr) not in (
+        isa.no_saddr,
+        isa.no_address,
+    ):
         reads += [f"s{inst.fields['saddr']}", f"s{inst.fields['saddr'] + 1}"]
     if ACCUMULATES.match(name) or name.startswith(("s_fmac", "s_addk", "s_mulk")):
         reads += writes

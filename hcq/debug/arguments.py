@@ -23,7 +23,7 @@ class Words:
     """What follows a verb."""
 
     def __init__(self, verb: str, rest: list[str]) -> None:
-        self.verb, self.rest, self.given = verb, rest, list(rest)
+        self.verb, self.rest = verb, [_unquoted(word) for word in rest]
 
     def take(self, what: str) -> str:
         """The next word. Raises UsageError, which says what is missing."""
@@ -73,6 +73,10 @@ class Words:
             )
 
 
+def _unquoted(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
+
+
 def number_of(text: str) -> int:
     """A number, as 12 or 0x1f. Raises UsageError."""
     try:
@@ -109,12 +113,13 @@ def _address_of(session: Session, text: str) -> int:
         text, offset = found[1], int(found[2], 0)
     if text[:1].isdigit():
         return number_of(text) + offset
-    named = [(start, size) for start, size, name in session.names.buffers() if name == text]
+    buffers = [(name, start) for start, _, name in session.names.buffers() if name]
+    named = [start for name, start in buffers if name == text]
     if len(named) > 1:
-        places = ", ".join(hex(start) for start, _ in named[:4])
+        places = ", ".join(hex(start) for start in named[:4])
         raise UsageError(f"{len(named)} buffers are called {text!r}: say one by its address: {places}.")
     if named:
-        return named[0][0] + offset
+        return named[0] + offset
     moment = session.stop.moment
     if moment is not None:
         pair = re.fullmatch(r"([vsa])\[(\d+):(\d+)\]", text)
@@ -125,7 +130,8 @@ def _address_of(session: Session, text: str) -> int:
             pass
         else:
             return sum(part << 32 * at for at, part in enumerate(parts)) + offset
-    known = (
-        ", ".join(sorted({name for _, _, name in session.names.buffers() if name})[:8]) or "none has a name"
-    )
+    begun = [(name, start) for name, start in buffers if name.startswith(text)]
+    if len(begun) == 1:
+        return begun[0][1] + offset
+    known = ", ".join(sorted({name for name, _ in begun or buffers})[:8]) or "none has a name"
     raise UsageError(f"{text!r} is no address, no buffer and no register. Buffers: {known}.")

@@ -8,16 +8,19 @@ Next     help.py (what each does), looking.py (those that look), session.py (ord
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 
+from hcq import config
 from hcq.debug import backwards, looking, plans, show
 from hcq.debug import help as pages_of_help
 from hcq.debug.arguments import Words, address_of, number_of, size_of
 from hcq.debug.expression import Expression
 from hcq.debug.moment import Moment, Work
+from hcq.debug.packets import FieldTest, checked
 from hcq.debug.plans import CONTINUE, Plan
 from hcq.debug.session import Go, Goto, Order, Session
 from hcq.debug.timeline import Place
@@ -30,6 +33,7 @@ SHORT = {
     "q": "quit", "exit": "quit", "x": "mem", "list": "disasm", "bt": "where", "h": "help", "?": "help", "r": "continue",
     "run": "continue", "shared": "lds", "local": "scratch", "breakpoints": "points",
 }  # fmt: skip
+KINDS = ("if", "kernel", "line", "pc", "text", "packet", "submission", "finding", "barrier")
 REPEATS = ("step", "stepl", "reverse-step", "reverse-stepl", "next", "continue", "reverse-continue")
 
 
@@ -103,19 +107,24 @@ class Commands:
             if words.rest or (condition is None)
             else "if"
         )
+        if kind not in KINDS:  # a bare word: a line or a kernel
+            words.rest.insert(0, kind)
+            kind = "line" if kind.rpartition(":")[2].isdigit() else "kernel"
         points = self.session.points
+        if kind in ("kernel", "packet", "submission", "finding") and (condition is not None or kernel):
+            instead = "break if CONDITION in KERNEL does" if kind == "kernel" else "`help break` has examples"
+            raise UsageError(f"break {kind} takes no condition and no kernel: {instead}.")
         if kind == "if":
             point = points.add("everywhere", "", kernel=kernel, condition=condition)
         elif kind == "kernel":
-            point = points.add("kernel", words.take("a kernel's name, or *"), condition=condition)
-            if condition is not None:
-                raise UsageError("break kernel takes no condition: break if CONDITION in KERNEL does.")
+            point = points.add("kernel", words.take("a kernel's name, or *"))
         elif kind == "line":
             what = words.take("a line: 12, or kernel.hip:12")
             file, _, number = what.rpartition(":")
-            point = points.add(
-                "line", what, kernel=kernel, file=file, line=number_of(number), condition=condition
-            )
+            line = number_of(number)
+            if not line:
+                raise UsageError("lines are counted from 1.")
+            point = points.add("line", what, kernel=kernel, file=file, line=line, condition=condition)
         elif kind == "pc":
             what = words.take("an address, or an offset in the kernel")
             point = points.add("pc", what, kernel=kernel, address=number_of(what), condition=condition)
@@ -123,22 +132,19 @@ class Commands:
             point = points.add("text", " ".join(words.all()), kernel=kernel, condition=condition)
         elif kind == "packet":
             what = words.take("a type of packet, as DispatchDirect; `packets` lists the latest ones")
-            fields = dict(word.split("=", 1) for word in words.all() if "=" in word)
-            point = points.add("packet", " ".join([what, *(f"{k}={v}" for k, v in fields.items())]),
-                               fields={name: number_of(value) for name, value in fields.items()})  # fmt: skip
+            given = words.all()
+            fields = tuple(FieldTest.read(word) for word in given)
+            checked(what, fields, config.current().emulate)
+            point = points.add("packet", " ".join([what, *given]), fields=fields)
         elif kind == "submission":
             what = words.take("its number")
             point = points.add("submission", what, line=number_of(what))
         elif kind == "finding":
             point = points.add("finding", "")
-        elif kind == "barrier":
+        else:
             point = points.add("barrier", "", kernel=kernel, condition=condition)
-        else:  # a bare word: a line or a kernel
-            is_line = kind.rpartition(":")[2].isdigit()
-            return self._break(Words("break", ["line" if is_line else "kernel", kind, *words.rest]))
         words.done()
         self.say(f"point {point}")
-        return None
 
     def _watch(self, words: Words, reads: bool) -> None:
         condition = words.condition()
@@ -212,8 +218,16 @@ class Commands:
     def _step_line(self, words: Words) -> Order:
         words.done()
         moment, launch = self._here("stepl")
+        self._has_lines("stepl", moment)
         now = self.session.line(moment.work, moment.site)
         return Go(plans.line(self.session.wave, launch, now, self.session.line))
+
+    def _has_lines(self, verb: str, moment: Moment) -> None:
+        if not any(self.session.line(moment.work, site) for site in moment.work.sites()):
+            step = verb.removesuffix("l")
+            raise UsageError(
+                f"{verb}: {moment.work.name or 'the kernel'} has no lines (-g). {step} goes by instructions."
+            )
 
     def _next(self, words: Words) -> Order:
         what = words.optional("wave")
@@ -278,6 +292,7 @@ class Commands:
     def _back_line(self, words: Words) -> Order:
         words.done()
         moment, launch = self._here("reverse-stepl")
+        self._has_lines("reverse-stepl", moment)
         wave, line_of = self.session.wave, self.session.line
         now = line_of(moment.work, moment.site)
 
@@ -335,6 +350,11 @@ class Commands:
         thread = number_of(words.take("the thread's number in its block"))
         words.done()
         moment, _ = self._here("thread")
+        threads = math.prod(moment.work.block)
+        if block >= moment.work.blocks or thread >= threads:
+            raise UsageError(
+                f"there are blocks 0 to {moment.work.blocks - 1}, of threads 0 to {threads - 1}."
+            )
         wave = block * moment.work.waves_per_block + thread // moment.work.lanes
         moment.on(wave)
         self.session.wave, self.session.lane = wave, thread % moment.work.lanes

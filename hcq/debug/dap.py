@@ -58,6 +58,8 @@ class Editor:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.start = threading.Event()
+        self.has_ended = False  # the program; the editor has been told
+        self.gone = threading.Event()  # the editor
         self.launch: Arguments = {}
         self.session: Session | None = None
         self.views = Views()
@@ -156,6 +158,9 @@ class Editor:
         except UsageError as error:
             print(f"hcq {error}", file=sys.stderr, flush=True)
             status = 1
+        if self.has_ended:  # the program's status is to be this process's
+            self.gone.set()
+            return
         if self.session is not None:
             self.session.end()
         os._exit(status)
@@ -188,6 +193,9 @@ class Editor:
             self._launched = None
         if name in ("disconnect", "terminate"):
             sys.stdout.flush()
+            if self.has_ended:
+                self.gone.set()
+                return
             if self.session is not None:
                 self.session.end()
             os._exit(0)

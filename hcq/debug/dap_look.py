@@ -64,7 +64,7 @@ def look(session: Session, names: list[str], kind: str) -> dict[str, Any]:
 
 def _of_moment(session: Session, moment: Moment, names: list[str], kind: str) -> dict[str, Any]:
     work, wave, lane = moment.work, session.wave, session.lane
-    used = dict.fromkeys([*moment.site.reads, *moment.site.writes])
+    used = dict.fromkeys(map(moment.spelled, [*moment.site.reads, *moment.site.writes]))
     wanted = [one for one in dict.fromkeys([*used, *names]) if _has(moment, one, wave, kind)][:MOST_REGISTERS]
     line = session.line(work, moment.site)
     vectors = [name for name in wanted if len(moment.read(name, wave)) > 1][:6]

@@ -20,7 +20,9 @@ from hcq.debug.dap import Editor
 from hcq.debug.dap_protocol import Channel
 from hcq.errors import HcqError, UsageError
 
-PATIENCE_SECONDS = 2.0  # for the rest of the output, which a child of the program may still hold open
+PATIENCE_SECONDS = (
+    2.0  # for the rest of the output, which a child may still hold open; for an editor to say goodbye
+)
 
 
 def serve(port: str | None, words: str, program: Sequence[str]) -> int:
@@ -99,6 +101,8 @@ def _run(editor: Editor, words: str, program: list[str], forwarding: list[thread
         os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
     for one in forwarding:
         one.join(PATIENCE_SECONDS)
+    editor.has_ended = True
     editor.channel.event("exited", {"exitCode": status})
     editor.channel.event("terminated")
+    editor.gone.wait(PATIENCE_SECONDS)
     return status

@@ -18,7 +18,7 @@ import numpy as np
 
 from hcq.debug.arguments import address_of
 from hcq.debug.expression import of_lane
-from hcq.debug.moment import Moment, Site, Work
+from hcq.debug.moment import MOST_LINES, Moment, Site, Work
 from hcq.debug.session import Session
 from hcq.debug.show import bits
 from hcq.errors import UsageError
@@ -142,7 +142,10 @@ class Views:
         if path and line.isdigit() and os.path.isabs(path) and os.path.exists(path):
             return {"name": os.path.basename(path), "path": path}, int(line)
         number, sites = self._listing(work)
-        at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)
+        if site.line:
+            at = (site.key & MOST_LINES) - 1
+        else:
+            at = next((n for n, one in enumerate(sites) if one is not None and one.key == site.key), 0)
         kind = "metal" if site.line.startswith("MSL") else "ptx" if site.line else "s"
         source = {
             "name": f"{work.name or hex(work.entry)}.{kind}",
@@ -156,9 +159,10 @@ class Views:
         sites = work.sites()
         by_line = bool(sites) and bool(sites[0].line)
         if by_line:  # instructions of a text stand in their own lines
-            lines: list[Site | None] = [None] * max(one.key & 0xFFFFF for one in sites)
+            lines: list[Site | None] = [None] * max(one.key & MOST_LINES for one in sites)
             for one in sites:
-                lines[(one.key & 0xFFFFF) - 1] = one
+                at = (one.key & MOST_LINES) - 1
+                lines[at] = lines[at] or one  # the first of a line
         else:
             lines = list(sites)
         for number, (known, _, held) in enumerate(self._listings, 1):
@@ -171,8 +175,8 @@ class Views:
         """A listing."""
         if not 1 <= number <= len(self._listings):
             raise UsageError(f"there is no source {number}.")
-        _, _, sites = self._listings[number - 1]
-        return "\n".join("" if one is None else one.text for one in sites) + "\n"
+        _, work, sites = self._listings[number - 1]
+        return work.source or "\n".join("" if one is None else one.text for one in sites) + "\n"
 
     def point_at(self, source: dict[str, Any], line: int) -> dict[str, Any]:
         """What Points.add takes for a line of a source. Raises UsageError."""
@@ -208,7 +212,7 @@ class Views:
             return []
         made = moment
         each, shared = self._names(made, wave)
-        used = [*dict.fromkeys([*made.site.reads, *made.site.writes])]
+        used = [*dict.fromkeys(map(made.spelled, [*made.site.reads, *made.site.writes]))]
         found = [
             self._scope("This instruction", "locals", lambda: self._registers(made, wave, lane, used)),
             self._scope("Registers", "registers", lambda: self._registers(made, wave, lane, each)),

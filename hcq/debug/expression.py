@@ -137,6 +137,8 @@ class Expression:
             ].item()
         value = self._value(node, moment, wave, lane)
         size = np.dtype(TYPES[kind]).itemsize
+        if isinstance(value, float) and kind.startswith("f"):
+            return np.dtype(TYPES[kind]).type(value).item()
         return np.frombuffer((int(value) % (1 << 8 * size)).to_bytes(size, "little"), TYPES[kind])[0].item()
 
 

@@ -25,13 +25,14 @@ TOPICS: dict[str, str] = {
 break line FILE:N | N          at a line of the source, or of the PTX
 break pc ADDRESS               at an instruction: its address, or its offset in the kernel
 break text WORDS               at instructions whose text has these words: break text global_store
-break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x=4
+break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x>=4, break packet * ;
+                               =, !=, <, <=, >, >=, and names of values: break packet SEM_EXECUTE operation=RELEASE
 break submission N             at the N-th submission of the process, before its doorbell
 break finding                  at what --sanitize WORDS (HCQ_SANITIZE) finds, before the access; also after a launch
                                that reached beyond its memory
 break if CONDITION             at any instruction where it holds; slow, but it finds out when
-Each takes `if CONDITION` at its end, over registers, lane, wave, block, thread: break line 7 if v3 > 9 and lane == 5
-`in KERNEL` confines it: break line 7 in matmul*""",
+Those of instructions take `if CONDITION` at their end, over registers, lane, wave, block, thread:
+break line 7 if v3 > 9 and lane == 5. `in KERNEL` confines them: break line 7 in matmul*""",
     "watch": """watch ADDRESS|BUFFER[+OFFSET] [BYTES]    stops before a store to these bytes (4 without BYTES)
 watch lds OFFSET [BYTES] [block N]        the same in memory that a block shares
 rwatch ...                                loads, too
@@ -51,14 +52,16 @@ The stop is before the store: `step` once, and `mem` shows what it wrote. revers
 origin REGISTER [LANE]                     which instruction wrote a register of this wave, and from what
 origin lds OFFSET                          the same of memory that this block shares
 The program is run again from snapshots, and watched. What is asked about is memory here and now, so go to where it
-is wrong first. It ends at arguments, at what the host or a copy wrote, and after some dozens of values.""",
+is wrong first. It ends at arguments, and at what the host or a copy wrote. The 40 nearest values are shown; of all of
+them, up to 5000, the lines that made them: those first that the fewest lanes of a block executed.""",
     "regs": """regs [NAME ...] [as TYPE]   registers of this lane and its neighbours: regs v0 v1 as f32
 regs v3 all                  one register in all lanes; those that are off in brackets
 Types: i8 u8 i16 u16 f16 i32 u32 f32 i64 u64 f64. Without a name: what the instruction reads and writes.""",
     "lanes": "lanes [NAME ...] [as TYPE]   the lanes of this wave as a table; lanes that are alike share a line.",
     "waves": "waves   all resident waves: which lanes are on, where, what they wait for. * is the one you look at.",
     "print": "print EXPRESSION (p)   in this lane: print v3 * 4 + s2, print f32(v3), print block",
-    "mem": "mem ADDRESS|BUFFER[+OFFSET] [BYTES] [as TYPE]   memory at this place in time: mem C+0x40 64 as f32",
+    "mem": """mem ADDRESS|BUFFER[+OFFSET] [BYTES] [as TYPE]   memory at this place in time: mem C+0x40 64 as f32
+A buffer is named as `info` lists it, or by letters that its name alone begins with; blanks: mem "data (64, 48)+4".""",
     "lds": "lds [OFFSET] [BYTES] [as TYPE]   memory that this wave's block shares.",
     "scratch": "scratch [OFFSET] [BYTES] [as TYPE]   this lane's own memory.",
     "disasm": "disasm [N]   code around here, with lines of the source where they are known. list is the same.",

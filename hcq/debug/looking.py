@@ -22,6 +22,7 @@ from hcq.debug.timeline import Place
 from hcq.errors import UsageError
 
 MOST_BYTES = 1 << 16
+MOST_LETTERS = 200  # of a packet in a list
 
 
 def _moment(session: Session, what: str) -> Moment:
@@ -78,7 +79,7 @@ def _regs(session: Session, words: Words) -> Iterator[str]:
             yield from show.vector(moment, name, kind, session.wave)
         return
     if not names:
-        used = dict.fromkeys([*moment.site.reads, *moment.site.writes])
+        used = dict.fromkeys(map(moment.spelled, [*moment.site.reads, *moment.site.writes]))
         names = [one for one in used if _is_there(moment, one, session.wave)] or moment.names()[:8]
     yield from show.registers(moment, session.wave, session.lane, names, kind)
 
@@ -159,7 +160,13 @@ def _packets(session: Session, words: Words) -> Iterator[str]:
     words.done()
     for one in list(session.packets.latest)[-count:]:
         launch = f"   -> launch {one.launch}" if one.launch else ""
-        yield f"{one.number:>5} {one.vendor:<5} {one.text[:200]}{launch}"
+        yield f"{one.number:>5} {one.vendor:<5} {_cut(one.text)}{launch}"
+    if not session.packets.latest:
+        yield "no packet was done yet."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
 
 
 def _launches(session: Session, words: Words) -> Iterator[str]:
@@ -193,7 +200,7 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
         offset, size = number_of(words.take("an offset")), size_of(words.optional("4"))
         words.done()
         block = session.wave // moment.work.waves_per_block
-        yield from show.origin(session, origin.of_memory(offset, size, before, "shared", block))
+        yield from show.origin(session, origin, origin.of_memory(offset, size, before, "shared", block))
         return
     moment_now = stop.moment
     is_register = False
@@ -211,11 +218,11 @@ def _origin(session: Session, words: Words) -> Iterator[str]:
                 f"a {moment_now.work.unit} has lanes 0 to {moment_now.work.lanes - 1}, not {lane}."
             )
         value = int(of_lane(moment_now.read(first, session.wave), lane))
-        yield from show.origin(session, origin.of_register(first, session.wave, lane, before, value))
+        yield from show.origin(session, origin, origin.of_register(first, session.wave, lane, before, value))
         return
     address, size = address_of(session, first), size_of(words.optional("4"))
     words.done()
-    yield from show.origin(session, origin.of_memory(address, size, before))
+    yield from show.origin(session, origin, origin.of_memory(address, size, before))
 
 
 VERBS: dict[str, Callable[[Session, Words], Iterator[str]]] = {

@@ -3,11 +3,12 @@
 In       what Program.interpret is given: a program, grid and block, what is bound
 Out      MetalWork, MetalMoment
 Changes  memory that is bound, as the kernel does
-Next     timeline.py (who runs it), hcq/emu/metal/shader/translate.py (the text that NumPy runs), amd.py (a sister)
+Next     metal_steps.py (how the text is run), timeline.py (who runs a launch),
+         hcq/emu/metal/shader/translate.py (the text that NumPy runs), amd.py (a sister)
 
 MSL runs as Python text, a statement of all threads at once. The debugger runs the same text with a call before each
 statement. A statement of that text is what a step goes over: mostly a part of a line of MSL. Registers are variables.
-Such a launch is run again from its beginning: no state is kept in between.
+State is kept between rounds of loops (metal_steps.py): a launch is run again from there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.debug.moment import Access, Array, Moment, Site, Standing, Work
+from hcq.debug.metal_steps import Run, State, Text
+from hcq.debug.moment import MOST_LINES, Access, Array, Moment, Site, Standing, Work
 from hcq.debug.pages import PAGE, Pages
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.metal.shader.following import FollowingMachine
@@ -34,13 +36,17 @@ INNER = ("M", "np", "returned")
 
 
 class _Reach(NamedTuple):
-    """A call of the machine's that reaches memory: its mask, memory and index as code; size: of each thread."""
+    """A call of the machine's that reaches memory: its mask, memory and index as code; size: of each thread.
+
+    where   the variables that the index is from
+    """
 
     kind: str
     mask: Any
     memory: str
     index: Any
     size: int
+    where: tuple[str, ...]
 
 
 class _Known(NamedTuple):
@@ -56,14 +62,24 @@ class _Machine(Machine):
 
     probe: Any = None
     work: Any = None
+    pages: Any = None
 
-    def tell(self, line: int, names: dict[str, Any]) -> None:
+    def _places(self, mask: Any, memory: Memory, kind: str, index: Any, verb: str) -> Any:
+        at = super()._places(mask, memory, kind, index, verb)
+        if verb == "writes" and not memory.stride:
+            size = np.dtype(kind).itemsize
+            addresses = at.astype(np.uint64) * np.uint64(size) + np.uint64(self.work.starts[memory.name])
+            self.pages.touch(addresses, size, True)
+        return at
+
+    def tell(self, key: int, names: dict[str, Any]) -> None:
         """A statement of the text is about to run, with these variables."""
         probe = self.probe
         probe.tick += 1
         probe.done += -(-self.size // SIMD)
-        if probe.tick >= probe.due or line in probe.keys:
-            probe.look(line, (self, names))
+        if probe.tick >= probe.due or key in probe.keys:
+            hidden = self.work.text.base
+            probe.look(key, (self, {name: one for name, one in names.items() if name not in hidden}))
 
 
 class _Following(_Machine, FollowingMachine):
@@ -114,7 +130,7 @@ class MetalWork(Work):
     ) -> None:
         self.checks = checks
         self.program, self.grid, self.block, self.entry = program, grid, block, entry
-        self.name, self.arch = program.kernel.name, "metal"
+        self.name, self.arch, self.source = program.kernel.name, "metal", program.source.text
         self.bindings = dict(bindings)
         self.bound = {
             index: _Bound(program.table[index].name, np.frombuffer(data, np.uint8), True)
@@ -122,16 +138,17 @@ class MetalWork(Work):
             if index in program.table and program.table[index].is_pointer and not isinstance(data, bytes)
         }
         self.space = _Space(_merged(list(self.bound.values())))
-        self._run, self.known, self.parameters = _told(program)
+        self.starts = {one.name: one.start for one in self.bound.values()}
+        self.text, self.known, self.parameters = _told(program)
+        self._now: Run | None = None  # what may be saved
 
     def run(self, probe: Any, memory: Any, state: Any = None) -> None:
         space, pages = memory
         bindings = dict(self.bindings)
         for one in self.space.ranges:  # all of it, for nobody tells which bytes a statement touches
             places = np.arange(one.start, one.end, PAGE, dtype=np.uint64)
-            pages.touch(places, 1, probe.is_live)
-            pages.touch(np.array([one.end - 1], np.uint64), 1, probe.is_live)
-        pages.written.update(pages.first)
+            pages.touch(places, 1, False)
+            pages.touch(np.array([one.end - 1], np.uint64), 1, False)
         for index, one in self.bound.items():
             where = space.find(one.start)
             bindings[index] = where.data[one.start - where.start : one.end - where.start]
@@ -143,14 +160,28 @@ class MetalWork(Work):
 
         def make(name: str, groups: int, threads: int, first: int) -> Machine:
             machine: _Machine = of_kind(name, groups, threads, first)
-            machine.probe, machine.work = probe, self
+            machine.probe, machine.work, machine.pages = probe, self, pages
             return machine
 
-        races = self.program.races(self.grid, self.block, checks)
-        self.program.interpret(self.grid, self.block, bindings, races, run=self._run, make=make)
+        def go(machine: Machine, *given: Any) -> None:
+            if state is not None and machine.first < state.first:
+                return  # these groups had ended
+            self._now = made = Run(self.text, machine, given, probe.between)
+            if state is not None and machine.first == state.first:
+                made.restore(state)
+            if checks is not None:
+                self._now = None
+            made.go()
 
-    def save(self) -> None:
-        """It is never saved."""
+        races = self.program.races(self.grid, self.block, checks)
+        self.program.interpret(self.grid, self.block, bindings, races, run=go, make=make)
+
+    def spelled(self, name: str) -> str:
+        return COUNTED.sub("", name)
+
+    def save(self) -> State | None:
+        """The batch that runs, between two rounds of a loop; None while it is checked, which it is in its first run."""
+        return None if self._now is None else self._now.save()
 
     @property
     def size(self) -> int:
@@ -228,6 +259,10 @@ class MetalMoment(Moment):
     def names(self) -> list[str]:
         return list(self._scope())
 
+    def spelled(self, name: str) -> str:
+        short = self.work.spelled(name)
+        return short if self._scope().get(short, ("",))[0] == name else name
+
     def read(self, name: str, wave: int) -> Array:
         scope = self._scope()
         value = scope[name][1] if name in scope else self.variables.get(name)
@@ -253,7 +288,7 @@ class MetalMoment(Moment):
                 at = at + native.address_of(memory.data) + self._moved(memory)
             wave, lane = self._numbers(threads)
             space = "shared" if memory.is_shared else "global"
-            found.append(Access(one.kind, space, wave, lane, at.astype(np.uint64), one.size, ()))
+            found.append(Access(one.kind, space, wave, lane, at.astype(np.uint64), one.size, (), one.where))
         return found
 
     def _moved(self, memory: Memory) -> int:
@@ -300,8 +335,8 @@ def _merged(bound: list[_Bound]) -> list[_Bound]:
     return found
 
 
-def _told(program: Program) -> tuple[Any, dict[int, _Known], set[str]]:
-    """The function of a kernel with a call before each statement, what is known of each, names of parameters."""
+def _told(program: Program) -> tuple[Text, dict[int, _Known], set[str]]:
+    """The text of a kernel with a call before each statement, what is known of each, names of parameters."""
     tree = ast.parse(program.text)
     known: dict[int, _Known] = {}
     parameters: set[str] = set()
@@ -312,7 +347,9 @@ def _told(program: Program) -> tuple[Any, dict[int, _Known], set[str]]:
     ast.fix_missing_locations(tree)
     names = dict(program.function.__globals__)
     exec(compile(tree, program.file_name, "exec"), names)  # what the emulation has written itself
-    return names[f"k_{program.kernel.name}"], known, parameters
+    kernel = tree.body[-1]
+    assert isinstance(kernel, ast.FunctionDef)
+    return Text(kernel, program.file_name, names), known, parameters
 
 
 def _with_calls(body: list[ast.stmt], program: Program, known: dict[int, _Known]) -> list[ast.stmt]:
@@ -320,11 +357,13 @@ def _with_calls(body: list[ast.stmt], program: Program, known: dict[int, _Known]
     for one in body:
         line, mask = program.places[one.lineno - 1]
         if line and not isinstance(one, (ast.Pass, ast.Break, ast.Continue)):
-            known[one.lineno] = _known(program, one, line, mask)
+            # several statements of a line: as of PTX, its number is in the low bits
+            key = next(key for key in range(line, 1 << 62, MOST_LINES + 1) if key not in known)
+            known[key] = _known(program, one, key, line, mask)
             call = ast.Expr(
                 ast.Call(
                     ast.Attribute(ast.Name("M", ast.Load()), TELL, ast.Load()),
-                    [ast.Constant(one.lineno), ast.Call(ast.Name("locals", ast.Load()), [], [])],
+                    [ast.Constant(key), ast.Call(ast.Name("locals", ast.Load()), [], [])],
                     [],
                 )
             )
@@ -337,7 +376,7 @@ def _with_calls(body: list[ast.stmt], program: Program, known: dict[int, _Known]
     return found
 
 
-def _known(program: Program, statement: ast.stmt, line: int, mask: str) -> _Known:
+def _known(program: Program, statement: ast.stmt, key: int, line: int, mask: str) -> _Known:
     head: Any = statement.test if isinstance(statement, (ast.If, ast.While)) else statement
     reach = tuple(
         one for one in (_reach(node) for node in ast.walk(head) if isinstance(node, ast.Call)) if one
@@ -358,12 +397,7 @@ def _known(program: Program, statement: ast.stmt, line: int, mask: str) -> _Know
     if ".barrier(" in ast.unparse(head):
         kind = "barrier"
     site = Site(
-        statement.lineno,
-        text,
-        f"MSL line {line}",
-        tuple(dict.fromkeys(reads)),
-        tuple(dict.fromkeys(writes)),
-        kind,
+        key, text, f"MSL line {line}", tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), kind
     )
     return _Known(site, mask, reach)
 
@@ -395,4 +429,6 @@ def _reach(node: ast.Call) -> _Reach | None:
     def code(part: ast.expr) -> Any:
         return compile(ast.fix_missing_locations(ast.Expression(part)), "<access>", "eval")
 
-    return _Reach(kind, code(node.args[0]), node.args[1].id, code(node.args[3]), size)
+    names = [one.id for one in ast.walk(node.args[3]) if isinstance(one, ast.Name) and COUNTED.search(one.id)]
+    where = tuple(dict.fromkeys(names))
+    return _Reach(kind, code(node.args[0]), node.args[1].id, code(node.args[3]), size, where)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from hcq.emu.shader.checks import Checks
 
 Array = npt.NDArray[Any]
+MOST_LINES = (1 << 20) - 1  # of a text; the key of an instruction has more above, where a line has several
 COORDINATES = r" \((\d+), (\d+), (\d+)\)"
 BLOCK = re.compile(f"(?:block|workgroup|threadgroup){COORDINATES}")  # as findings and faults name a lane
 THREAD = re.compile(f"(?:thread|work-item){COORDINATES}")
@@ -29,7 +30,7 @@ THREAD = re.compile(f"(?:thread|work-item){COORDINATES}")
 class Site(NamedTuple):
     """An instruction of a kernel.
 
-    key      its address; its line where the code is text
+    key      its address; its line where the code is text, with a number above MOST_LINES where a line has several
     line     "PTX line 12"; "" for machine code, whose source lines are found by its address
     reads    registers, by name
     writes   registers, by name; memory is in the Accesses of a Moment
@@ -52,6 +53,7 @@ class Access(NamedTuple):
     wave      through the grid
     size      bytes of each lane, from its address on
     data      registers that are stored, or loaded into, by name, in order
+    where     registers that the address is from, by name; (): all others that the instruction reads
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Access(NamedTuple):
     address: Array
     size: int
     data: tuple[str, ...]
+    where: tuple[str, ...] = ()
 
 
 class Standing(NamedTuple):
@@ -81,10 +84,11 @@ class Work(ABC):
     entry          where its code begins; 0 where it has no address
     loads_compute  an instruction that loads may also compute: then what it reads is not where it loads from
     is_text        its instructions are lines of a text, and have no addresses
+    source         the text, where it is kept
     checks         what is looked for in it (HCQ_SANITIZE); None: nothing
     """
 
-    vendor = unit = shared_name = ""
+    vendor = unit = shared_name = source = ""
     is_text = loads_compute = False
     checks: Checks | None = None
     arch: str
@@ -93,6 +97,10 @@ class Work(ABC):
     lanes: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+
+    def spelled(self, name: str) -> str:
+        """A register of a site as the kernel's author knows it."""
+        return name
 
     @property
     def waves_per_block(self) -> int:
@@ -159,9 +167,17 @@ class Moment(ABC):
     def on(self, wave: int) -> Array:
         """(lanes,) booleans: which lanes of a resident wave execute."""
 
+    def doing(self, wave: int) -> Array:
+        """(lanes,) booleans: which of these do the instruction, where it has a condition of its own."""
+        return self.on(wave)
+
     @abstractmethod
     def names(self) -> list[str]:
         """The registers that there are."""
+
+    def spelled(self, name: str) -> str:
+        """As the work spells it, where that names the same here."""
+        return name
 
     @abstractmethod
     def read(self, name: str, wave: int) -> Array:

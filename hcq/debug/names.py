@@ -16,14 +16,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from hcq.command import Command
-from hcq.debug.moment import Site, Work
+from hcq.debug.moment import MOST_LINES, Site, Work
 from hcq.device import Device
-from hcq.events.foreign_devices import ForeignBuffer, ForeignDevice, ForeignObserver, ForeignProgram
+from hcq.events.foreign_devices import (
+    ForeignBuffer,
+    ForeignDevice,
+    ForeignObserver,
+    ForeignProgram,
+    ForeignSubmission,
+)
 from hcq.events.observer import Observer
 from hcq.program import Program
 from hcq.system import call_site
 
-MOST_LINES = (1 << 20) - 1  # of a text; the key of an instruction has more above, where a line has several
 MANGLED = re.compile(r"_Z(\d+)")  # before the name of a function of C++ that is in no namespace
 
 
@@ -109,6 +114,10 @@ class Names:
                 self._freed.add(va)
 
 
+def _kinds(commands: Sequence[Command]) -> str:
+    return ", ".join(type(one).__name__.lower() for one in commands[:8])
+
+
 class Hearing(Protocol):
     """A session, as far as a listener knows one."""
 
@@ -145,9 +154,7 @@ class Listener(Observer):
         held: Sequence[Any],
         at: call_site.Site,
     ) -> list[bytes]:
-        self.session.submitting(
-            self.device.name, ", ".join(type(one).__name__.lower() for one in commands[:8])
-        )
+        self.session.submitting(self.device.name, _kinds(commands))
         return words
 
     def free(self, va: int, capacity: int) -> None:
@@ -157,8 +164,8 @@ class Listener(Observer):
 class ForeignListener(ForeignObserver):
     """What is found out of one device of a program that does not know us."""
 
-    def __init__(self, device: ForeignDevice, names: Names) -> None:
-        self.device, self.names = device, names
+    def __init__(self, device: ForeignDevice, session: Hearing) -> None:
+        self.device, self.session, self.names = device, session, session.names
 
     def load(self, program: ForeignProgram) -> None:
         self.names.programs[program.code_va] = program
@@ -168,6 +175,9 @@ class ForeignListener(ForeignObserver):
 
     def renamed(self, buffer: ForeignBuffer) -> None:
         self.names.allocated(buffer.va, buffer.size_bytes, buffer.name)
+
+    def submitting(self, made: ForeignSubmission) -> None:
+        self.session.submitting(self.device.name, _kinds(made.commands))
 
     def free(self, buffer: ForeignBuffer) -> None:
         self.names.freed(buffer.va)

@@ -352,7 +352,9 @@ class NvMoment(Moment):
         if slot is None and name == "exec":
             return np.packbits(self.on(wave), bitorder="little").view(np.uint32)
         if slot is None:
-            raise UsageError(f"there is no register {name!r} in {decoded.function.name}: `regs` lists them.")
+            raise UsageError(
+                f"there is no register {name!r} in {decoded.function.name}: `regs all` lists them."
+            )
         values = registers[slot]
         if values.dtype == np.bool_:
             values = values.astype(np.uint8)
@@ -360,13 +362,13 @@ class NvMoment(Moment):
             raise UsageError(f"{name} is no plain number.")
         return self._of_warp(values, wave)
 
-    def is_guarded(self, wave: int, lane: int) -> bool:
-        """Whether a lane that is on does not do this, for the predicate before the instruction says so."""
+    def doing(self, wave: int) -> Array:
+        on = self.on(wave)
         if self.known.guard is None:
-            return False
+            return on
         slot, negated = self.known.guard
-        truth = bool(self._of_warp(self.registers[slot], wave)[lane])
-        return truth == negated
+        doing: Array = on & (self._of_warp(self.registers[slot], wave).astype(np.bool_) != negated)
+        return doing
 
     def accesses(self) -> list[Access]:
         if self.known.reach is None:
@@ -453,7 +455,7 @@ class NvMoment(Moment):
         if here < live:
             text += f"; {live - here} took another way at a branch: `waves` says where they are"
         if self.known.guard is not None and wave in self.waves:
-            off = sum(self.is_guarded(wave, int(lane)) for lane in np.flatnonzero(self.on(wave)))
+            off = int(np.count_nonzero(self.on(wave) & ~self.doing(wave)))
             if off:
                 text += f"; the predicate before this instruction is false in {off} of these"
         return text

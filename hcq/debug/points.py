@@ -44,7 +44,7 @@ class Point:
     block: int | None = None  # of shared memory that is watched
     reads: bool = False
     condition: Expression | None = None
-    fields: dict[str, int] = field(default_factory=dict)  # of a packet
+    fields: tuple[Any, ...] = ()  # FieldTests, of a packet
     is_on: bool = True
     once: bool = False
     owner: str = ""  # who made it, where that is not a person at the prompt
@@ -54,7 +54,9 @@ class Point:
     def __str__(self) -> str:
         condition = f" if {self.condition}" if self.condition is not None else ""
         state = "" if self.is_on else ", off"
-        return f"{self.number}: {self.kind} {self.what}{condition} ({self.hits} hits{state})"
+        kernel = f" in {self.kernel}" if self.kernel else ""
+        what = "" if self.kind == "everywhere" else f" {self.kind} {self.what}".rstrip()
+        return f"{self.number}:{what}{condition}{kernel} ({self.hits} hits{state})"
 
     def keys(self, work: Work, line_of: Callable[[Work, Site], str]) -> frozenset[int] | None:
         """The instructions of a launch at which it may stop; None: any of them."""
@@ -84,7 +86,7 @@ class Point:
             name, _, number = where.rpartition(":")
             return number == str(self.line) and (name == self.file or name.endswith("/" + self.file))
         if self.kind == "text":
-            return fnmatch.fnmatch(site.text, f"*{self.what}*")
+            return fnmatch.fnmatch(site.text, f"*{self.what.replace('[', '[[]')}*")  # a bracket is a bracket
         if self.kind == "barrier":
             return site.kind == "barrier"
         if self.kind == "watch":
@@ -104,7 +106,7 @@ class Point:
             # the program is not to end for a condition that makes no sense here
             self.is_on = False
             return f"point {self.number} is off now, for its condition cannot be computed here: {error}"
-        return f"point {self.number}"
+        return f"point {self.number}: {self.kind} {self.what}".rstrip()
 
     def _holds(self, moment: Moment) -> str | None:
         assert self.condition is not None

@@ -100,7 +100,7 @@ def _foreign(session: Session, words: Sequence[str], command: list[str]) -> tupl
     from hcq.observe.foreign.session import ADDED
 
     def listen(device: ForeignDevice) -> ForeignObserver:
-        return ForeignListener(device, session.names)
+        return ForeignListener(device, session)
 
     ADDED.append(listen)
     supervisor = Supervisor(

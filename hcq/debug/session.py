@@ -174,6 +174,8 @@ class Session:
             report = work.run(probe, work.recorder(space, probe.pages))
             while self.findings.pending and not self.is_off:
                 self._fault(probe, record, "the launch has ended")
+            if self.plan.launch == record.number and not self.is_off:  # it was not to go beyond this launch
+                self._fault(probe, record, "the launch has ended")
             return report
         except HcqError as fault:
             record.fault = str(fault)

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hcq.debug.expression import TYPES, typed
-from hcq.debug.moment import Array, Moment, Site, Work
+from hcq.debug.moment import MOST_LINES, Array, Moment, Site, Work
 from hcq.errors import UsageError
 
 if TYPE_CHECKING:
-    from hcq.debug.origin import Node
+    from hcq.debug.origin import Node, Origin
     from hcq.debug.session import Session
 
 COLUMNS = 8
+MOST_MAKERS = 12  # lines of what made all of them
 MOST_SOURCE_BYTES = 1 << 24
 
 
@@ -194,7 +195,7 @@ def code(session: Session, work: Work, key: int | None, before: int = 5, after: 
             yield f"   {line}{': ' + text.strip() if text else ''}"
         last = line
         mark = "=>" if number_of == at and key is not None else "  "
-        name = f"{site.key & 0xFFFFF:>6}" if site.line else f"{site.key - work.entry:+#07x}"
+        name = f"{site.key & MOST_LINES:>6}" if site.line else f"{site.key - work.entry:+#07x}"
         yield f"{mark} {name}  {site.text}"
 
 
@@ -216,7 +217,14 @@ def memory(data: bytes, address: int, kind: str) -> Iterator[str]:
         yield f"{address + at * size:#x}: {' '.join(number(one) for one in values[at : at + per_line])}"
 
 
-def origin(session: Session, node: Node) -> Iterator[str]:
+def origin(session: Session, found: Origin, root: Node) -> Iterator[str]:
+    """The values that are nearest to a question, and, where there are more, what made all of them."""
+    yield from _tree(session, root, found.most_shown)
+    if found.nodes > found.most_shown:
+        yield from _makers(session, found, root)
+
+
+def _tree(session: Session, node: Node, most: int) -> Iterator[str]:
     """A tree of origins, the youngest first."""
     indent = "  " * node.depth
     value = "" if node.value is None else f" = {bits(node.value)}"
@@ -242,7 +250,27 @@ def origin(session: Session, node: Node) -> Iterator[str]:
     else:
         yield f"{indent}   step {node.place.tick}, {where}"
     for one in node.sources:
-        yield from origin(session, one)
+        if 0 < one.number <= most:
+            yield from _tree(session, one, most)
+    if more := [one.what.partition(" in ")[0] for one in node.sources if one.number > most]:
+        yield f"{indent}  {', '.join(more[:4])}{', ...' if len(more) > 4 else ''}: not shown"
+
+
+def _makers(session: Session, found: Origin, root: Node) -> Iterator[str]:
+    """The lines that all values of an origin came from, those that the fewest lanes of a block executed first."""
+    end = "" if found.is_whole else ", and there are more"
+    yield f"{found.nodes} values in all{end}. What made them, the rarest first, by how many lanes of a block did it:"
+    rows: dict[str, list[Any]] = {}
+    for one in found.makers(root):
+        line = session.line(one.work, one.site)
+        text = source(session, one.work, line).strip() or one.site.text
+        where = f"{one.work.name} {line}" if line else place(session, one.work, one.site)
+        row = rows.setdefault(f"{where}: {text}", [one.lanes, 0])
+        row[1] += one.times
+    for where, (lanes, times) in sorted(rows.items(), key=lambda row: row[1])[:MOST_MAKERS]:
+        yield f"  {lanes:>4} lane{'s' if lanes != 1 else ' '} {times:>5} value{'s' if times != 1 else ' '}  {where}"
+    if len(rows) > MOST_MAKERS:
+        yield f"  ... and {len(rows) - MOST_MAKERS} lines more"
 
 
 def bits(value: int) -> str:

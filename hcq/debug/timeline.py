@@ -209,11 +209,18 @@ class History:
             self._awake.pop(0).rest()
 
     def scan(
-        self, record: Record, start: Snapshot, before: int, test: Test, keys: frozenset[int] | None
+        self,
+        record: Record,
+        start: Snapshot,
+        before: int,
+        test: Test,
+        keys: frozenset[int] | None,
+        is_on_way: bool = True,
     ) -> tuple[Place, str] | None:
         """The last place from a snapshot to before a tick where a test says why to stop.
 
         keys   of the instructions that can be it; None: any
+        is_on_way   more is going to be asked about what is right before that tick
         """
         found: list[tuple[Place, str]] = []
 
@@ -228,7 +235,7 @@ class History:
         probe = Probe(record, watch)
         probe.keys = frozenset() if keys is None else keys
         probe.due = start.tick + 1 if keys is None else before
-        probe.goal = before
+        probe.goal = before if is_on_way else 0
         self.scanning = probe
         try:
             record.again(probe, start)

@@ -52,6 +52,7 @@ class ForeignProgram(Program):
     parameters  what it takes; None where nobody says
     code_va     where its first instruction is; `entry` is what launches name, which may be its descriptor
     locate      an instruction's address -> "file:line", or ""
+    caller      the same -> the line that called its function, where that was inlined
     kernarg_place  on AMD GPUs the first of the two registers that have the address of its arguments, and how many bytes
                 these are; None where nobody says
     """
@@ -67,11 +68,12 @@ class ForeignProgram(Program):
         locate: Callable[[int], str] = lambda pc: "",
         code_va: int = 0,
         kernarg_place: tuple[int, int] | None = None,
+        caller: Callable[[int], str] = lambda pc: "",
     ) -> None:
         kinds = None if parameters is None else [_KINDS.get(one.letter, "") for one in parameters]
         args = tuple(kinds) if kinds and all(kinds) else None
         super().__init__(_Nobody(), name, entry, args, scratch_bytes, lambda: None)
-        self.symbol, self.image, self.locate = symbol or name, image, locate
+        self.symbol, self.image, self.locate, self.caller = symbol or name, image, locate, caller
         self.code_va = code_va or entry
         self.kernarg_place = kernarg_place
         self.parameters = None if parameters is None else tuple(parameters)
@@ -91,7 +93,15 @@ class ForeignProgram(Program):
         """The same kernel, for launches whose arguments cannot be read."""
         size = self.scratch_bytes
         return ForeignProgram(
-            self.name, self.entry, self.symbol, self.image, None, size, self.locate, self.code_va
+            self.name,
+            self.entry,
+            self.symbol,
+            self.image,
+            None,
+            size,
+            self.locate,
+            self.code_va,
+            caller=self.caller,
         )
 
     @property

@@ -52,6 +52,15 @@ class UnwrittenMemory:
         for va, block in self._between(start, start + size_bytes):
             block[max(0, start - va) : max(0, start + size_bytes - va)] = 0
 
+    def has(self, va: int) -> bool:
+        """Whether anything is known of memory that begins there."""
+        return va in self._blocks
+
+    def again(self, start: int, size_bytes: int) -> None:
+        """These bytes are handed out once more: what was there is nothing that anybody wrote."""
+        for va, block in self._between(start, start + size_bytes):
+            block[max(0, start - va) : max(0, start + size_bytes - va)] = UNWRITTEN
+
     def load(self, addresses: Array, size_bytes: int) -> Array | None:
         """(n, size) shadows of so many bytes from each address on; None where all of it was written."""
         blocks = self._around(addresses, size_bytes)

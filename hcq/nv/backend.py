@@ -29,6 +29,7 @@ BACKEND = Backend(
     emulation="hcq.emu.nv.rm:emulate",
     runnable="hcq.emu.nv.runnable:check",
     foreign="hcq.nv.foreign.reader:RmReader",
+    texts="hcq.nv.foreign.kernel_text:search",
     inspection="hcq.nv.inspection:INSPECTION",
     atlas="hcq.nv.abi.atlas:ATLAS",
 )

@@ -66,6 +66,13 @@ class NvProgram(SharingProgram):
 
         return line_of_ptx(Bundle.of(self.origin[1]).ptx, pc) if pc < self.code_va else ""
 
+    def caller_at(self, pc: int) -> str:
+        """As line_at, of the outermost function that was inlined."""
+        from hcq.code.ptx_lines import caller_of_ptx  # for reports alone
+        from hcq.nv.bundle import Bundle
+
+        return caller_of_ptx(Bundle.of(self.origin[1]).ptx, pc) if pc < self.code_va else ""
+
     @property
     def params_at(self) -> int:
         """In the launch data, behind the QMD and the start of constant bank 0."""

@@ -19,9 +19,10 @@ from hcq.rules.kernels import violation
 from hcq.rules.rule import Finding
 
 MOST_FINDINGS = 1000  # of a device
+INLINED = ", inlined at "  # stands between the lines of a function and of who calls it
 
 BufferAt = Callable[[int], tuple[str, str] | None]  # an address -> a buffer's name, and the address in words
-LineAt = Callable[[int], str]  # an instruction's address -> "file:line", or ""
+LineAt = Callable[[int], str]  # an instruction's address -> "file:line", or two of them around INLINED, or ""
 
 
 class Found(NamedTuple):
@@ -95,7 +96,8 @@ class KernelFindings:
         broken = violation(fault, entry, self._memory, self._name, lines)
         there = self.buffer_at(fault.address) if fault.space == "global" else None
         buffer = there[0] if there is not None else ""
-        places = [one.text for one in fault.sites] + [line for line in lines if line]
+        places = [one.text for one in fault.sites]
+        places += [place for line in lines if line for place in line.split(INLINED)]
         places += [f"line {one.place}" for one in fault.sites if one.place < (one.entry or entry)]
         if self.ignored.takes(fault.rule, kernel.name, places, buffer or fault.space):
             return None
@@ -116,3 +118,8 @@ class KernelFindings:
     def _memory(self, address: int) -> str:
         there = self.buffer_at(address)
         return "" if there is None else there[1]
+
+
+def joined(line: str, caller: str) -> str:
+    """A line of the source, and that of who calls it, where that is another one."""
+    return f"{line}{INLINED}{caller}" if line and caller and caller != line else line

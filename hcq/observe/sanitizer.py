@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from hcq.device import Device
@@ -23,7 +23,7 @@ from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
 from hcq.observe.ignored import Ignored
-from hcq.observe.kernel_findings import KernelFindings
+from hcq.observe.kernel_findings import KernelFindings, joined
 from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
 from hcq.rules.rule import Finding
@@ -54,8 +54,8 @@ class Sanitizer(Observer):
             self._ends.append(known_memory.keep(self._memory.unwritten))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
-        line_at = weakref.WeakMethod(program.line_at)  # a program that nobody else keeps goes
-        self.known.load(program.code_va, program.name, lambda place: _line(line_at(), place))
+        kept = weakref.ref(program)  # one that nobody else keeps goes
+        self.known.load(program.code_va, program.name, lambda place: _line(kept(), place))
         self._memory.written(program.code_va, None)
         self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
         self._programs[program.code_va] = weakref.ref(program)
@@ -126,5 +126,7 @@ class Sanitizer(Observer):
         return self._memory.buffer_at(address)
 
 
-def _line(line_at: Callable[[int], str] | None, place: int) -> str:
-    return line_at(place) if line_at is not None else ""
+def _line(program: Program | None, place: int) -> str:
+    if program is None:
+        return ""
+    return joined(program.line_at(place), program.caller_at(place))

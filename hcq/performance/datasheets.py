@@ -9,9 +9,9 @@ Rates are peaks of dense matrices at the boost clock: no kernel is faster, and p
 
 How far the figures are checked: NVIDIA's with texts that quote the white papers by table and page; of mi300x and
 mi250 the units, peaks, memory rates and cache sizes, and of rx7900xtx and rx9070xt the units and cache sizes, with
-ROCm's documentation, in which AMD gives them; the rates of both Radeons with articles that quote AMD's. What is under
-`inferred` has no vendor's figure: it is measured by others, or follows from another. That a CU has room for 32
-blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too.
+ROCm's documentation, in which AMD gives them; the rates of both with articles that quote AMD's. rx6900xt was not
+compared. What is under `inferred` has no vendor's figure: it is measured by others, or follows from another. That a CU
+has room for 32 blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too.
 """
 
 from __future__ import annotations
@@ -179,6 +179,19 @@ CHIPS: dict[str, Datasheet] = {
             inferred="L2's rate (32 channels of 128 bytes a clock); that a channel has each 32nd piece of 256 bytes, "
             "where AMD says no more than that a hash spreads them; the rates of vectors of 16 bits; peaks of "
             "vectors of f32 are with packed instructions",
+        ),
+        Datasheet(
+            "rx6900xt", "gfx1030", "AMD Radeon RX 6900 XT",
+            warp_size=32, units=80, clock_hz=2.25e9, schedulers=2,
+            vector_flops={"f32": 23.04e12, "f64": 1.44e12, "f16": 46.08e12}, matrix_flops={},
+            dram_bytes_s=0.512e12, l2_bytes_s=2048 * 2.25e9, last_bytes_s=1.94e12,
+            sector_bytes=128, l1_bytes=16 * KIB, l2_bytes=4 * MIB, l2s=1, last_bytes=128 * MIB,
+            warps=32, blocks=32, registers=2048, register_step=16, shared_per_unit=64 * KIB, shared_reserved=0,
+            source="AMD: product page of the RX 6900 XT (80 CUs, boost 2250 MHz, 23.04 and 46.08 TFLOPS, 512 GB/s, 128 "
+            "MB of Infinity Cache); ROCm's documentation, GPU hardware specifications: caches, registers; RDNA 2 ISA: "
+            "128-byte lines, no matrix instructions",
+            inferred="L2's rate (16 channels of 128 bytes a clock), that of Infinity Cache (16 channels of 64 bytes at "
+            "1.9 GHz); f64 (a 16th of f32)",
         ),
         Datasheet(
             "rx7900xtx", "gfx1100", "AMD Radeon RX 7900 XTX",

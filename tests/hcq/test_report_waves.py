@@ -394,7 +394,7 @@ def test_on_hardware_a_report_says_why_there_are_no_waves(
     assert f"waves     not available on this hardware: {device.waves_missing}" in text
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_on_amd_hardware_a_report_has_the_waves_of_the_save_area_and_the_kernel_goes_on(
     arch: str,
     open_amd: Callable[..., Any],

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100")
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx1030", "gfx1100")
 SECONDS = 240  # for one program; the machine may be busy
 Compiled = Callable[..., Path]
 Emulate = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -136,7 +136,7 @@ def test_a_program_that_logs_for_itself_is_left_alone(
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("what", ["event", "early", "memcpy", "memset", "null"])
+@pytest.mark.parametrize("what", ["event", "early", "memcpy", "memset", "null", "graph", "behind"])
 @pytest.mark.parametrize("side", ["wrong", "right"])
 def test_works_of_streams_that_nothing_orders_are_found(
     arch: str, compiled: Compiled, what: str, side: str

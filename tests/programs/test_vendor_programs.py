@@ -16,7 +16,12 @@ import pytest
 from tests.programs.conftest import HERE, Compiled, Emulate, needs
 
 pytestmark = pytest.mark.deadline(600)
-FACTS = {"gfx90a": ("104", "64(0x40)"), "gfx942": ("152", "64(0x40)"), "gfx1100": ("96", "32(0x20)")}
+FACTS = {
+    "gfx90a": ("104", "64(0x40)"),
+    "gfx942": ("152", "64(0x40)"),
+    "gfx1030": ("80", "32(0x20)"),
+    "gfx1100": ("96", "32(0x20)"),
+}
 
 
 def facts(text: str) -> dict[str, list[str]]:

@@ -1,4 +1,5 @@
-// Launches and copies of several streams at one place: unordered event|early|memcpy|memset|null wrong|right.
+// Launches and copies of several streams at one place:
+// unordered event|early|memcpy|memset|null|graph|behind wrong|right.
 #include <cstring>
 
 #include "check.h"
@@ -32,6 +33,29 @@ int main(int count, char **words) {
         copy<<<N / BLOCK, BLOCK>>>(more, data);  // the default stream waits for blocking streams alone
         CHECK(hipDeviceSynchronize());
         return 0;
+    }
+    if (!strcmp(what, "graph")) {  // what a graph writes is read on another stream
+        hipGraph_t graph;
+        hipGraphExec_t made;
+        CHECK(hipStreamBeginCapture(one, hipStreamCaptureModeGlobal));
+        fill<<<N / BLOCK, BLOCK, 0, one>>>(data, 1);
+        copy<<<N / BLOCK, BLOCK, 0, one>>>(more, data);
+        CHECK(hipStreamEndCapture(one, &graph));
+        CHECK(hipGraphInstantiate(&made, graph, nullptr, nullptr, 0));
+        CHECK(hipGraphLaunch(made, one));
+        if (right) CHECK(hipStreamSynchronize(one));
+        CHECK(hipMemcpyAsync(host, data, N * sizeof(int), hipMemcpyDeviceToHost, other));
+        CHECK(hipDeviceSynchronize());
+        return 0;
+    }
+    if (!strcmp(what, "behind")) {  // what comes behind a callback
+        int called = 0;
+        CHECK(hipStreamAddCallback(one, [](hipStream_t, hipError_t, void *at) { *(int *)at = 1; }, &called, 0));
+        fill<<<N / BLOCK, BLOCK, 0, one>>>(data, 1);
+        if (right) CHECK(hipStreamSynchronize(one));
+        copy<<<N / BLOCK, BLOCK, 0, other>>>(more, data);
+        CHECK(hipDeviceSynchronize());
+        return called == 1 ? 0 : 4;
     }
     fill<<<N / BLOCK, BLOCK, 0, one>>>(data, 1);
     if (!strcmp(what, "event")) {

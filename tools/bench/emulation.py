@@ -50,6 +50,7 @@ MSL = """kernel void k(device float *out [[buffer(0)]], uint i [[thread_position
 """
 FMA = "fma.rn.f32 %f1, %f1, %f0, %f0; " * 8
 OPERATIONS = ("matmul", "matmul-512", "half-512", "elementwise", "fma-chain", "sum", "softmax", "sort")
+LARGE = ("elementwise-16M", "sum-16M", "softmax-4096", "sort-256k")  # the same, where launches cost little
 CHAIN = 128  # multiply-adds of each element
 KERNELS = {
     "atomic-exch": "atom.global.exch.b32 %r2, [%d0], %r0; xor.b32 %r2, %r2, %r0; st.global.u32 [%d0+4], %r2;",
@@ -114,7 +115,10 @@ def tensors(what: str) -> Callable[[], object]:
     long = Tensor(rng.random(1 << 20, np.float32)).realize()
     wide = Tensor(rng.random((512, 512), np.float32)).realize() if what == "matmul-512" else square
     half = Tensor(rng.random((512, 512)).astype(np.float16)).realize() if what == "half-512" else square
-    keys = Tensor(rng.integers(0, 1 << 30, 4096).astype(np.int32)).realize() if what == "sort" else square
+    many = 1 << 18 if what == "sort-256k" else 4096
+    keys = Tensor(rng.integers(0, 1 << 30, many).astype(np.int32)).realize() if "sort" in what else square
+    longer = Tensor(rng.random(1 << 24, np.float32)).realize() if "16M" in what else square
+    rows = Tensor(rng.random((4096, 1024), np.float32)).realize() if what == "softmax-4096" else square
     work: dict[str, Callable[[], Any]] = {
         "matmul": lambda: square @ square,
         "matmul-512": lambda: wide @ wide,
@@ -124,6 +128,10 @@ def tensors(what: str) -> Callable[[], object]:
         "elementwise": lambda: (long * 2.0 + 1.0).relu(),
         "sum": lambda: long.sum(),
         "softmax": lambda: square.softmax(1),
+        "elementwise-16M": lambda: (longer * 2.0 + 1.0).relu(),
+        "sum-16M": lambda: longer.sum(),
+        "softmax-4096": lambda: rows.softmax(1),  # of 1024 numbers each
+        "sort-256k": lambda: keys.sort()[0],
     }
 
     device = hcq.open(os.environ["HCQ_DEVICE"])
@@ -191,7 +199,7 @@ def metal_loop() -> Callable[[], object]:
 
 WORK: dict[str, Callable[[], Callable[[], object]]] = {
     "digits": digits,
-    **{name: functools.partial(tensors, name) for name in OPERATIONS},
+    **{name: functools.partial(tensors, name) for name in (*OPERATIONS, *LARGE)},
     "copy-192M": copy,
     "msl-fma-loop": metal_loop,
     **{name: functools.partial(kernel_of, body) for name, body in KERNELS.items()},

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     inside = verbs.add_parser("inside")  # the check itself, in a process with the lab's own switches
     inside.add_argument("lab", type=int)
     inside.add_argument("file", type=Path)
+    inside.add_argument("result", type=Path)
     options = parser.parse_args(argv)
     if options.verb is None:
         for number, lab in LABS.items():
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     lab = LABS[options.lab]
     if options.verb == "inside":
-        print(json.dumps(remarks(lab, options.file)))
+        options.result.write_text(json.dumps(remarks(lab, options.file)))
         return 0
     file = options.file or Path(lab.file)
     try:
@@ -81,18 +83,28 @@ def _start(lab: Lab, file: Path) -> int:
 def _check(number: int, lab: Lab, file: Path) -> int:
     file.read_bytes()  # so that a file that is not there is said here
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
-    line = [sys.executable, "-m", "hcq.tools.labs", "inside", str(number), str(file)]
-    try:
-        done = subprocess.run(
-            line, env={**kept, **lab.switches}, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        print(f"still wrong: it did not end in {SECONDS} s")
-        return 1
-    if done.returncode:
-        print(f"still wrong: the check itself ended with {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-        return 1
-    found = json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "result")  # the file may print what it likes
+        line = [sys.executable, "-m", "hcq.tools.labs", "inside", str(number), str(file), str(result)]
+        try:
+            done = subprocess.run(
+                line,
+                env={**kept, **lab.switches},
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            print(f"still wrong: it did not end in {SECONDS} s")
+            return 1
+        if done.returncode or not result.exists():
+            print(
+                f"still wrong: the check itself ended with {done.returncode}, and no result:\n{done.stderr.strip()[-2000:]}"
+            )
+            return 1
+        found = json.loads(result.read_text())
+    print(done.stdout, end="")
     for one in found:
         print(f"still wrong: {one}")
     if not found:

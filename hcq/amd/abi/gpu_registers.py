@@ -4,10 +4,10 @@ In       nothing
 Out      numbers of registers by generation, names of their bits, the state that amdgpu_regs2 selects by
 Next     hcq/amd/debugfs_registers.py (who reads them), hcq/emu/amd/debugfs_files.py (who answers when there is no GPU),
          mqd.py (the fields of a hardware queue)
-Source   gc_9_4_3_offset.h, gc_11_0_0_offset.h, gc_12_0_0_offset.h and their sh_mask files; amdgpu_umr.h:
-         amdgpu_debugfs_regs2_iocdata_v2; vega10_ip_offset.h, navi10_ip_offset.h (the first segment of GC);
-         gfx_v9_0.c, gfx_v11_0.c, gfx_v12_0.c: sw_init (pipes, queues); soc15.c, soc21.c, soc24.c:
-         allowed_read_registers
+Source   gc_9_4_3_offset.h, gc_10_3_0_offset.h, gc_11_0_0_offset.h, gc_12_0_0_offset.h and their sh_mask
+         files; amdgpu_umr.h: amdgpu_debugfs_regs2_iocdata_v2; vega10_ip_offset.h, navi10_ip_offset.h (the first
+         segment of GC); gfx_v9_0.c, gfx_v10_0.c, gfx_v11_0.c, gfx_v12_0.c: sw_init (pipes, queues); soc15.c, soc21.c,
+         soc24.c: allowed_read_registers
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _STATUS_9 = {"GRBM_STATUS": 0x4, "GRBM_STATUS2": 0x2, "CP_STAT": 0x1A0}
 _STATUS_11 = {"GRBM_STATUS": 0xDA4, "GRBM_STATUS2": 0xDA2, "CP_STAT": 0xF40}
 NUMBERS = {
     9: Numbers(0x2000, 0x1245, 4, 8, _STATUS_9),
+    10: Numbers(0x1260, 0x1FA9, 4, 4, _STATUS_11),  # gfx10.3
     11: Numbers(0x1260, 0x1FA9, 4, 4, _STATUS_11),
     12: Numbers(0x1260, 0x1FA9, 2, 4, _STATUS_11),
 }

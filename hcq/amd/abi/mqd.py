@@ -115,12 +115,19 @@ class ComputeMqd(SparsePacket, words=COMPUTE_WORDS):
     queue_doorbell_id0 = _word(240)
 
 
-class ComputeMqd9(ComputeMqd):
-    """v9_mqd."""
+class ComputeMqd10(ComputeMqd):
+    """v10_compute_mqd."""
 
     compute_relaunch = _word(35)
     compute_wave_restore_addr = _pair(36)
     compute_wave_restore_control = _word(38)
+    cp_hqd_hq_scheduler0 = _word(160)
+    cp_hqd_hq_scheduler1 = _word(161)
+
+
+class ComputeMqd9(ComputeMqd10, without=("cp_hqd_hq_scheduler0", "cp_hqd_hq_scheduler1")):
+    """v9_mqd."""
+
     compute_static_thread_mgmt_se4 = _word(39)
     compute_static_thread_mgmt_se5 = _word(40)
     compute_static_thread_mgmt_se6 = _word(41)
@@ -181,6 +188,13 @@ class SdmaMqd9(SdmaMqd):
     sdmax_rlcx_rb_wptr_poll_addr_lo = _word(29)
 
 
+class SdmaMqd10(SdmaMqd9, words=130):
+    """v10_sdma_mqd."""
+
+    sdma_engine_id = _word(128)
+    sdma_queue_id = _word(129)
+
+
 class SdmaMqd11(SdmaMqd):
     """v11_sdma_mqd."""
 
@@ -220,5 +234,5 @@ class SdmaMqd12(SdmaMqd):
 
 
 # generation -> layouts of a compute and of a copy queue; of a generation that is not listed the common fields are known
-COMPUTE: dict[int, type[ComputeMqd]] = {9: ComputeMqd9, 11: ComputeMqd11, 12: ComputeMqd11}
-SDMA: dict[int, type[SdmaMqd]] = {9: SdmaMqd9, 11: SdmaMqd11, 12: SdmaMqd12}
+COMPUTE: dict[int, type[ComputeMqd]] = {9: ComputeMqd9, 10: ComputeMqd10, 11: ComputeMqd11, 12: ComputeMqd11}
+SDMA: dict[int, type[SdmaMqd]] = {9: SdmaMqd9, 10: SdmaMqd10, 11: SdmaMqd11, 12: SdmaMqd12}

@@ -21,7 +21,7 @@ from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images
 from hcq.amd.metadata import KernelMetadata, kernel_of
-from hcq.code import elf, elf_search, lines
+from hcq.code import elf, elf_search, inlined, lines
 from hcq.code.elf import Object
 from hcq.errors import UsageError
 from hcq.events.kernel_observer import Client, Read
@@ -52,6 +52,10 @@ class FoundKernel:
     def line(self, pc: int) -> str:
         """The source line of an instruction; "" where nobody says."""
         return "" if self.load_va is None else lines.line_of(self.image, pc - self.load_va)
+
+    def caller(self, pc: int) -> str:
+        """The line that called the function of such an instruction, if it was inlined."""
+        return "" if self.load_va is None else inlined.caller_of(self.image, pc - self.load_va)
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,7 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
         parameters,
         scratch,
         locate=found.line,
+        caller=found.caller,
         code_va=found.entry + skipped,
         kernarg_place=kernarg,
     )

@@ -8,6 +8,7 @@ Next     hcq/amd/abi/aql.py (the packets), pm4_processor.py (indirect buffers of
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 
@@ -20,6 +21,9 @@ from hcq.events import kernel_debug
 from hcq.layout import Packet
 
 QUEUE_BYTES = 4 * aql.AmdQueue.length_words
+DISPATCH_IDS = [
+    one.byte_offset // 4 for one in (aql.AmdQueue.write_dispatch_id, aql.AmdQueue.read_dispatch_id)
+]
 TRAPPED = {2: 0x80000000, 4: 0x40000000}  # exception -> what AMD's trap handler stores there
 NO_SCRATCH = (0x1, 0x400)  # of the codes in queue_inactive_signal: for waves of 64, of 32
 CONDITIONS: dict[int, Callable[[int, int], bool]] = {
@@ -50,8 +54,11 @@ class AqlQueue(EmulatedQueue):
         self.started = 0  # when the packet was first looked at
 
     def descriptor(self) -> aql.AmdQueue:
-        """The queue's amd_queue_t, as it stands in memory now."""
-        return aql.AmdQueue.decode(self.gpu.vm.load_words(self.queue_va, QUEUE_BYTES // 4))
+        """The queue's amd_queue_t, as it stands in memory now, but for its dispatch ids, which each packet moves."""
+        words = self.gpu.vm.load_words(self.queue_va, QUEUE_BYTES // 4)
+        for at in DISPATCH_IDS:
+            words[at : at + 2] = 0, 0
+        return _queue_of(tuple(words))
 
     @property
     def has_work(self) -> bool:
@@ -196,6 +203,11 @@ class AqlQueue(EmulatedQueue):
         if value == 2**64 - 1:
             raise self.stop("the host ended it through its inactive signal")
         return value
+
+
+@functools.lru_cache(64)
+def _queue_of(words: tuple[int, ...]) -> aql.AmdQueue:
+    return aql.AmdQueue.decode(words)
 
 
 def _signed(value: int) -> int:

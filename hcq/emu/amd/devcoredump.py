@@ -43,8 +43,10 @@ COMPUTE, COPY = 1, 2  # AMDGPU_RING_TYPE_COMPUTE, AMDGPU_RING_TYPE_SDMA
 VMID = 8  # the first one that amdgpu gives to processes of the KFD
 PIPES = 4  # of a MEC
 MAX_IBS, MAX_IB_WORDS, MAX_RING_BYTES = 64, 1 << 20, 1 << 26
+OLD_REGISTERS = ("gfx90a", "gfx1030")  # their names begin with mm, those of later parts with reg
 _COPY_QUEUES = {
     "gfx90a": "SDMA0_RLC",
+    "gfx1030": "SDMA0_RLC",
     "gfx942": "SDMA_RLC",
     "gfx950": "SDMA_RLC",
 }  # what the registers of one are called; others: QUEUE
@@ -227,7 +229,7 @@ def _buffers(gpu: ProcessGpu, queue: EmulatedQueue) -> Iterator[Indirect]:
 
 def _blocks(gpu: ProcessGpu, queues: list[EmulatedQueue], status: int) -> Iterator[Block]:
     graphics, copies, _ = ip_discovery.VERSIONS[gpu.chip.arch]
-    prefix = "mm" if gpu.chip.arch == "gfx90a" else "reg"
+    prefix = "mm" if gpu.chip.arch in OLD_REGISTERS else "reg"
     name = f"gfx_v{graphics[0]}_0" if graphics[0] > 9 else "gfx_v9_4_3" if prefix == "reg" else "gfx_v9_0"
     hub = "VM" if graphics[0] == 9 else "GCVM"
     yield Block(name, (), ((f"{prefix}{hub}_L2_PROTECTION_FAULT_STATUS", status),))
@@ -236,7 +238,7 @@ def _blocks(gpu: ProcessGpu, queues: list[EmulatedQueue], status: int) -> Iterat
         head = [] if number else [f"num_mec: 1 num_pipe: {PIPES} num_queue: 8"]
         yield Block("", (*head, f"mec 0, pipe {pipe}, queue {place}"), tuple(_compute(queue, prefix)))
     others = [one for one in queues if isinstance(one, SdmaQueue)]
-    version = "_".join(map(str, copies)) if copies[0] == 4 else f"{copies[0]}_0"
+    version = "_".join(map(str, copies)) if copies[0] == 4 else f"{copies[0]}_{2 if copies[0] == 5 else 0}"
     yield Block(f"sdma_v{version}", ("num_instances:1",), ())
     yield Block("", ("Instance:0",), tuple(one for queue in others for one in _copies(queue, prefix)))
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hcq.amd.abi import aql, pm4, registers
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.abi.registers import Register, Rsrc1, Rsrc2, TmpringSize
 from hcq.emu.amd.memory import GpuVm
-from hcq.emu.amd.shader.wave_start import user_sgprs
+from hcq.emu.amd.shader.wave_start import asked_sgprs
 from hcq.emu.amd.spec import MAX_BLOCK, Chip
 
 NEEDED = (
@@ -149,7 +150,8 @@ def dispatch_from_aql(
     """A launch from an AQL packet, doing what the packet processor's firmware does; an error code when it refuses."""
     if not packet.kernel_object or packet.kernel_object % SIZE_BYTES:
         return 0x8
-    descriptor = KernelDescriptor.decode(vm.load_words(packet.kernel_object, SIZE_BYTES // 4))
+    kernel = _of_kernel(tuple(vm.load_words(packet.kernel_object, SIZE_BYTES // 4)))
+    descriptor = kernel.descriptor
     block = (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z)
     size = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
     if not all(block) or not all(size):
@@ -167,7 +169,7 @@ def dispatch_from_aql(
             queue.scratch_resource_descriptor_0,
             queue.scratch_resource_descriptor_1,
             queue.scratch_resource_descriptor_2,
-            queue.scratch_resource_descriptor_3,
+            queue.scratch_resource_descriptor_3 | _index_stride(chip, is_wave32),
         ],
         "dispatch_ptr": _halves(packet_va),
         "queue_ptr": _halves(queue_va),
@@ -176,15 +178,15 @@ def dispatch_from_aql(
         "flat_scratch_init": _halves(queue.scratch_backing_memory_location),
         "private_segment_size": [packet.private_segment_size],
     }
-    words = user_sgprs(descriptor, values)
+    words = [word for name in kernel.sgprs for word in values[name]]
     if count := descriptor.kernarg_preload_spec_length:
         words += vm.load_words(packet.kernarg_address + 4 * descriptor.kernarg_preload_spec_offset, count)
     wave_bytes = packet.private_segment_size * lanes
     unit = chip.wave_bytes_unit
-    return Dispatch(
+    found = Dispatch(
         entry=packet.kernel_object + descriptor.start_offset,
-        rsrc1=Rsrc1.decode([descriptor.compute_pgm_rsrc1]),
-        rsrc2=descriptor.rsrc2,
+        rsrc1=kernel.rsrc1,
+        rsrc2=kernel.rsrc2,
         rsrc3=descriptor.compute_pgm_rsrc3,
         wave_size=lanes,
         user_sgprs=tuple((words + [0] * 16)[:16]),
@@ -193,11 +195,45 @@ def dispatch_from_aql(
         lds_bytes=packet.group_segment_size,
         scratch_base=queue.scratch_backing_memory_location,
         wave_scratch_bytes=-(-wave_bytes // unit) * unit,
-        scratch_waves=TmpringSize.decode([queue.compute_tmpring_size]).waves,
+        scratch_waves=_waves_of(queue.compute_tmpring_size),
         items=size,
         xccs=chip.xccs,
         xcc_scratch_bytes=queue.scratch_backing_memory_byte_size,
     )
+    vars(found).update(words=kernel.words)
+    return found
+
+
+class _Kernel(NamedTuple):
+    """What a descriptor says. sgprs: names of what goes into the first scalar registers; words: as Dispatch.words."""
+
+    descriptor: KernelDescriptor
+    sgprs: tuple[str, ...]
+    rsrc1: Rsrc1
+    rsrc2: Rsrc2
+    words: tuple[int, int]
+
+
+@functools.lru_cache(512)
+def _of_kernel(words: tuple[int, ...]) -> _Kernel:
+    """A descriptor, read once: most launches are of kernels that ran before."""
+    descriptor = KernelDescriptor.decode(words)
+    rsrc1, rsrc2 = Rsrc1.decode([descriptor.compute_pgm_rsrc1]), descriptor.rsrc2
+    return _Kernel(descriptor, asked_sgprs(descriptor), rsrc1, rsrc2, (rsrc1.words[0], rsrc2.words[0]))
+
+
+@functools.lru_cache(64)
+def _waves_of(tmpring_size: int) -> int:
+    """How many waves scratch memory is for."""
+    return TmpringSize.decode([tmpring_size]).waves
+
+
+def _index_stride(chip: Chip, is_wave32: bool) -> int:
+    """What gfx10's processor fills into the last word of the descriptor of scratch memory: 32 or 64 lanes.
+
+    Source: ROCr, FillBufRsrcWord3_Gfx10, which leaves it 0 for the processor.
+    """
+    return (2 if is_wave32 else 3) << 21 if chip.family == 10 else 0
 
 
 def _halves(address: int) -> list[int]:

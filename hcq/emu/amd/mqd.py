@@ -39,11 +39,13 @@ def image(queue: EmulatedQueue) -> bytes:
 
 def _compute(queue: EmulatedQueue, family: int) -> mqd.ComputeMqd:
     is_aql = queue.kind == "AQL"
-    fields: dict[str, Any] = {f"compute_static_thread_mgmt_se{engine}": ALL_UNITS for engine in range(8)}
+    layout = mqd.COMPUTE[family]
+    engines = [f"compute_static_thread_mgmt_se{engine}" for engine in range(8)]  # gfx10 has fields of four
+    fields: dict[str, Any] = {name: ALL_UNITS for name in engines if name in layout.fields}
     written = _written(queue)
     # the processor counts words where its packets are PM4, and packets of 64 bytes where they are AQL
     per_unit = 16 if is_aql else 1
-    return mqd.COMPUTE[family](
+    return layout(
         **fields,
         header=mqd.HEADER,
         compute_pipelinestat_enable=1,

@@ -108,7 +108,7 @@ def device_info(node: EmulatedNode) -> drm.DeviceInfo:
     engines = facts["array_count"] // facts["simd_arrays_per_engine"]
     return drm.DeviceInfo(
         device_id=facts["device_id"],
-        family={9: 141, 11: 145, 12: 152}[chip.family],
+        family={9: 141, 10: 143, 11: 145, 12: 152}[chip.family],
         num_shader_engines=engines,
         num_shader_arrays_per_engine=facts["simd_arrays_per_engine"],
         gpu_counter_freq=CLOCK_HZ // 1000,

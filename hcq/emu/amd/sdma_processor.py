@@ -19,6 +19,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.caches import WriteBack
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
+from hcq.emu.amd.spec import Chip
 from hcq.emu.shader import copy_checks
 from hcq.events import kernel_debug
 from hcq.layout import Packet
@@ -29,8 +30,8 @@ on = HANDLERS.on
 
 
 @functools.lru_cache(4096)
-def _decoded(words: tuple[int, ...], family: int) -> Packet:
-    return sdma.decode_one(words, {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[family])
+def _decoded(words: tuple[int, ...], chip: Chip) -> Packet:
+    return sdma.decode_one(words, chip.copies)
 
 
 class SdmaQueue(EmulatedQueue):
@@ -81,7 +82,7 @@ class SdmaQueue(EmulatedQueue):
         if words[0] & 0xFF == sdma.Op.NOP:
             return sdma.Nop.decode([words[0], *[0] * (words[0] >> 16 & 0x3FFF)])
         size = sdma.length_words(words, version)
-        packet = _decoded(tuple(words[:size]), self.gpu.chip.family) if size else sdma.Header.decode(words)
+        packet = _decoded(tuple(words[:size]), self.gpu.chip) if size else sdma.Header.decode(words)
         if type(packet) not in HANDLERS:
             raise self.stop(f"{packet!r} is no packet this engine knows, or is cut off: {words[0]:#010x}")
         if packet.unclaimed:

@@ -3,8 +3,9 @@
 In       a word such as "amd:gfx1100:seed=7"
 Out      Spec: a chip, and how it is emulated
 Next     kfd_topology.py (what sysfs says of it), gpu.py (who works as it says), ../nv/spec.py (the sister)
-Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: gc_9_4_3 and
-         gc_11_0_0 headers; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v7_0_buffer_funcs of amdgpu
+Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: headers of
+         gc_9_4_3, gc_10_3_0 and gc_11_0_0; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v5_2_buffer_funcs,
+         sdma_v7_0_buffer_funcs of amdgpu
 
 The figures are derived here, and not taken from the driver's own (hcq/amd/chip.py), so that each tests the other.
 
@@ -33,6 +34,7 @@ ARCHITECTURES = (
     "gfx90a",
     "gfx942",
     "gfx950",
+    "gfx1030",
     "gfx1100",
     "gfx1101",
     "gfx1102",
@@ -62,6 +64,7 @@ SIZES = {
     "gfx90a": Size(104, 8, 1, 0x740C),
     "gfx942": Size(38, 4, 1, 0x74A1),
     "gfx950": Size(32, 4, 1, 0x75A0),
+    "gfx1030": Size(80, 4, 2, 0x73BF),
     "gfx1100": Size(96, 6, 2, 0x744C),
     "gfx1101": Size(60, 3, 2, 0x747E),
     "gfx1102": Size(32, 2, 2, 0x7480),
@@ -90,7 +93,7 @@ class Chip:
 
     @property
     def family(self) -> int:
-        """The generation of its graphics: 9, 11, 12."""
+        """The generation of its graphics: 9, 10, 11, 12."""
         return int(self.arch[3:-2])
 
     @property
@@ -105,8 +108,8 @@ class Chip:
 
     @property
     def has_architected_scratch(self) -> bool:
-        """Whether waves find scratch memory by themselves; in kernels of gfx90a scalar registers hold its address."""
-        return self.arch != "gfx90a"
+        """Whether waves find scratch memory by themselves; on gfx90a and gfx10 scalar registers hold its address."""
+        return self.arch != "gfx90a" and self.family != 10
 
     @property
     def needs_privilege(self) -> bool:
@@ -115,8 +118,8 @@ class Chip:
 
     @property
     def wave_bytes_unit(self) -> int:
-        """COMPUTE_TMPRING_SIZE.WAVESIZE counts 256 words on gfx9, 64 on later ones."""
-        return 4 * (256 if self.family == 9 else 64)
+        """COMPUTE_TMPRING_SIZE.WAVESIZE counts 256 words on gfx9 and gfx10, 64 on later ones."""
+        return 4 * (256 if self.family <= 10 else 64)
 
     @property
     def lds_bytes(self) -> int:
@@ -131,15 +134,15 @@ class Chip:
     @property
     def copies(self) -> sdma.Version:
         """The version of SDMA packets that its copy engine reads."""
-        return {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[self.family]
+        return {9: sdma.V4, 10: sdma.V6, 11: sdma.V6, 12: sdma.V7}[self.family]
 
     @property
     def copy_bytes(self) -> int:
-        """The most that one copy packet moves: its count has 30 bits.
+        """The most that one copy packet moves: its count has 30 bits, that of SDMA 5 has 22.
 
         The kernel driver sends gfx942 4 MiB at most; AMD's runtime sent it 24 MB in one packet.
         """
-        return 1 << 30
+        return 1 << (22 if self.family == 10 else 30)
 
 
 class Model(NamedTuple):
@@ -158,6 +161,7 @@ MODELS = {
     "mi325x": Model("gfx942", 8, Size(38, 4, 1, 0x74A5)),
     "mi350x": Model("gfx950", 8, Size(32, 4, 1, 0x75A0)),
     "mi355x": Model("gfx950", 8, Size(32, 4, 1, 0x75A3)),
+    "rx6900xt": Model("gfx1030", 1, SIZES["gfx1030"]),
     "rx7900xtx": Model("gfx1100", 1, SIZES["gfx1100"]),
     "rx9070xt": Model("gfx1201", 1, SIZES["gfx1201"]),
 }

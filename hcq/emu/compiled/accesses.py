@@ -38,8 +38,17 @@ def _fours() -> str:
     four, v4 = f"{{{V32}, {V32}, {V32}, {V32}}}", "<4 x i32>"
     lines = [
         f"define internal {four} @fetch4({V64} %at, {V1} %on) noinline #0 {{",
+        "entry:",
         f"  %first = extractelement {V64} %at, i64 0",
         "  %p = inttoptr i64 %first to ptr",
+        f"  %mask = bitcast {V1} %on to i{WIDTH}",
+        f"  %every = icmp eq i{WIDTH} %mask, -1",
+        f"  %second = extractelement {V64} %at, i64 1",
+        "  %ahead = sub i64 %second, %first",
+        "  %away = icmp ugt i64 %ahead, 16",
+        "  %odd = and i1 %every, %away",  # the first two tell that each lane is by itself
+        "  br i1 %odd, label %each, label %ask",
+        "ask:",
         f"  %equal = call i1 @same({V64} %at, {V1} %on)",
         "  br i1 %equal, label %one, label %many",
         "one:",
@@ -80,7 +89,6 @@ def _fours() -> str:
     lines += ["  br label %turn", "spread:"]
     # a lane that is off reads where the first one does that is on
     lines += [
-        f"  %mask = bitcast {V1} %on to i{WIDTH}",
         f"  %none = icmp eq i{WIDTH} %mask, 0",
         "  br i1 %none, label %nothing, label %some",
         "nothing:",
@@ -91,7 +99,10 @@ def _fours() -> str:
         f"  %a = extractelement {V64} %at, i64 %i",
         f"  %ai = insertelement {V64} poison, i64 %a, i64 0",
         f"  %as = shufflevector {V64} %ai, {V64} poison, <{WIDTH} x i32> zeroinitializer",
-        f"  %safe = select {V1} %on, {V64} %at, {V64} %as",
+        f"  %chosen = select {V1} %on, {V64} %at, {V64} %as",
+        "  br label %each",
+        "each:",
+        f"  %safe = phi {V64} [%at, %entry], [%chosen, %some]",
     ]
     for lane in range(WIDTH):
         lines += [
@@ -108,7 +119,7 @@ def _fours() -> str:
         lines.append(f"  %sl{part} = shufflevector {kinds}, <16 x i32> <{sixteen}>")
     lines += ["  br label %turn", "turn:"]
     for part in range(4):
-        lines.append(f"  %t{part} = phi {V32} [%bl{part}, %beside], [%sl{part}, %some]")
+        lines.append(f"  %t{part} = phi {V32} [%bl{part}, %beside], [%sl{part}, %each]")
     for word in range(4):
         order = ", ".join(f"i32 {(lane % 4) * 4 + word + (16 if lane >= 4 else 0)}" for lane in range(8))
         for side in range(2):

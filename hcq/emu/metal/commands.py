@@ -16,7 +16,9 @@ driver that releases too early, too often or never is seen.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from hcq.emu.metal import checks
 from hcq.emu.metal.gpu import Gpu
@@ -31,7 +33,82 @@ from hcq.metal.abi import messages
 from hcq.metal.abi.messages import COPY_ALIGNMENT, MAX_BUFFERS, MAX_BYTES, Message, Status
 from hcq.system import native
 
-Step = Callable[[], None]
+PLACES = ("pipeline", "dst", "src", "event")  # addresses and handles
+
+
+class Told:
+    """What a debugger is told of a step."""
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={value:#x}" if name in PLACES else f"{name}={value}"
+            for name, value in vars(self).items()
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class DispatchThreadgroups(Told):
+    """Of a launch."""
+
+    kernel: str
+    pipeline: int
+    grid_x: int
+    grid_y: int
+    grid_z: int
+    block_x: int
+    block_y: int
+    block_z: int
+
+
+@dataclass(frozen=True, repr=False)
+class CopyFromBuffer(Told):
+    """Of a copy."""
+
+    dst: int
+    src: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, repr=False)
+class FillBuffer(Told):
+    """Of a fill. pattern: each of its bytes."""
+
+    dst: int
+    size_bytes: int
+    pattern: int
+
+
+@dataclass(frozen=True, repr=False)
+class EncodeSignalEvent(Told):
+    """Of an event that is set."""
+
+    event: int
+    value: int
+
+
+@dataclass(frozen=True, repr=False)
+class EncodeWaitForEvent(Told):
+    """Of an event that is waited for."""
+
+    event: int
+    value: int
+
+
+class Step(NamedTuple):
+    """A part of a command buffer's work. told: what a debugger hears of it; do: returns once it is done.
+
+    event   what to wait for before, until it has this value
+    """
+
+    told: Told
+    do: Callable[[], None]
+    event: SharedEvent | None = None
+    value: int = 0
+
+
+def _nothing() -> None:
+    """Waiting is all."""
 
 
 class Queue(Object):
@@ -60,8 +137,7 @@ class Queue(Object):
 
 
 class CommandBuffer(Object):
-    """MTLCommandBuffer. `steps` are what it does: functions that return once done, or an event and a value to wait
-    for."""
+    """MTLCommandBuffer. `steps` are what it does, in order."""
 
     kind = "MTLCommandBuffer"
 
@@ -69,7 +145,7 @@ class CommandBuffer(Object):
         super().__init__(queue.runtime)
         self.queue, self.device = queue, queue.device
         self.status = Status.NOT_ENQUEUED
-        self.steps: list[Step | tuple[SharedEvent, int]] = []
+        self.steps: list[Step] = []
         self.signals: list[tuple[SharedEvent, int]] = []  # that it will set, and to what
         self.encoder: Encoder | None = None
         self.why = ""  # of status ERROR
@@ -136,14 +212,14 @@ class CommandBuffer(Object):
     def _signal_event(self, event: SharedEvent, value: int) -> None:
         self.check_open(messages.SIGNAL_EVENT)
         self.keep(event)
-        self.steps.append(lambda: event.set(value))
+        self.steps.append(Step(EncodeSignalEvent(event.handle, value), lambda: event.set(value)))
         self.signals.append((event, value))
 
     @answers(messages.WAIT_FOR_EVENT, "MTLSharedEvent")
     def _wait_for_event(self, event: SharedEvent, value: int) -> None:
         self.check_open(messages.WAIT_FOR_EVENT)
         self.keep(event)
-        self.steps.append((event, value))
+        self.steps.append(Step(EncodeWaitForEvent(event.handle, value), _nothing, event, value))
 
     @answers(messages.COMMIT)
     def _commit(self) -> None:
@@ -292,8 +368,9 @@ class ComputeEncoder(Encoder):
                 )
             bindings[index] = data
         stop = self.buffer.queue.processor.stopping
+        told = DispatchThreadgroups(pipeline.program.kernel.name, pipeline.handle, *grid, *block)
         self.buffer.steps.append(
-            lambda: checks.run(pipeline.program, grid, block, bindings, pipeline.handle, stop)
+            Step(told, lambda: checks.run(pipeline.program, grid, block, bindings, pipeline.handle, stop))
         )
 
 
@@ -315,7 +392,8 @@ class BlitEncoder(Encoder):
             to.data[to_offset : to_offset + size] = source.data[source_offset : source_offset + size]
             known_memory.written(native.address_of(to.data) + to_offset, size)
 
-        self.buffer.steps.append(step)
+        dst, src = native.address_of(to.data) + to_offset, native.address_of(source.data) + source_offset
+        self.buffer.steps.append(Step(CopyFromBuffer(dst, src, size), step))
 
     @answers(messages.FILL, "MTLBuffer")
     def _fill(self, to: Buffer, where: tuple[int, int], value: int) -> None:
@@ -327,7 +405,7 @@ class BlitEncoder(Encoder):
             to.data[offset : offset + size] = value
             known_memory.written(native.address_of(to.data) + offset, size)
 
-        self.buffer.steps.append(step)
+        self.buffer.steps.append(Step(FillBuffer(native.address_of(to.data) + offset, size, value), step))
 
     def _check(self, message: Message, buffer: Buffer, offset: int, size: int) -> DriverError | None:
         self.check_open(message)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.emu.metal.shader.stopping import Stop, Stopped
+from hcq.events import kernel_debug
 from hcq.metal.abi.messages import Status
 
 if TYPE_CHECKING:
@@ -99,13 +100,15 @@ class Processor:
     def _run(self, buffer: CommandBuffer) -> str:
         """Its steps; why it failed, or ""."""
         for step in buffer.steps:
-            if isinstance(step, tuple):
-                event, value = step
+            if kernel_debug.debugger is not None:
+                kernel_debug.debugger.packet("metal", step.told)
+            if step.event is not None:
+                event, value = step.event, step.value
                 with self.device.changed:
                     self.device.changed.wait_for(lambda: event.value >= value)  # noqa: B023
                 continue
             try:
-                step()
+                step.do()
             except Stopped:
                 return TIMED_OUT
             except KernelFault as fault:

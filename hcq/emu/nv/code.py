@@ -1,6 +1,6 @@
-"""The kernel at a program address: PTX that the driver put beside it, found by a descriptor, parsed and decoded.
+"""The kernel at a program address: PTX that the driver put beside it, or that its cubin has, parsed and decoded.
 
-In       the descriptor before the address, the address space
+In       the descriptor before the address, the address space; a search for the PTX of code without a descriptor
 Out      Code; KernelError when what lies there is no kernel that can run
 Changes  what is kept of texts that were parsed
 Next     launch.py (who asks), hcq/nv/abi/image.py (the descriptor), shader/run.py (Kernel)
@@ -9,8 +9,10 @@ Next     launch.py (who asks), hcq/nv/abi/image.py (the descriptor), shader/run.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
+from hcq.code.kernel_text import KernelText
 from hcq.emu.nv.errors import KernelError
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.opcodes import Addition
@@ -37,15 +39,26 @@ def is_lone_exit(kernel: Kernel) -> bool:
     return not kernel.param_bytes and len(kernel.function.body) <= 1
 
 
-def load(view: View, raw: bytes, program: int, chip: Chip, additions: tuple[Addition, ...] = ()) -> Code:
-    """The kernel that a descriptor in GPU memory names. additions: what is put around its steps."""
+def load(
+    view: View,
+    raw: bytes,
+    program: int,
+    chip: Chip,
+    additions: tuple[Addition, ...] = (),
+    search: Callable[[], KernelText | None] = lambda: None,
+) -> Code:
+    """The kernel that a descriptor in GPU memory names.
+
+    additions   what is put around its steps
+    search      for what the code was made from, where there is no descriptor
+    """
     found = KernelDescriptor.from_bytes(raw)
 
     def refuse(why: str) -> KernelError:
         return KernelError(f"{WARP_EXCEPTION}: Illegal Instruction: {why}")
 
     if not found.is_valid:
-        raise refuse(f"no descriptor of PTX lies before {program:#x}, and machine code is not emulated")
+        return _searched(program, search(), chip, additions)
     if not 0 < found.ptx_bytes <= MAX_PTX_BYTES or found.symbol_count > MAX_SYMBOLS:
         raise refuse(f"{found!r} makes no sense")
     text = view.read(found.ptx_address, found.ptx_bytes, CONSTANTS)
@@ -66,6 +79,24 @@ def load(view: View, raw: bytes, program: int, chip: Chip, additions: tuple[Addi
     if needed > found.param_bytes:
         raise refuse(f"the descriptor says {found.param_bytes} bytes of parameters; the PTX has {needed}")
     return code
+
+
+def _searched(program: int, found: KernelText | None, chip: Chip, additions: tuple[Addition, ...]) -> Code:
+    """The kernel that a foreign loader has placed as machine code."""
+    try:
+        if found is None:
+            raise UsageError(
+                f"no descriptor of PTX lies before {program:#x}, and no cubin with this code was found"
+            )
+        if not found.text:
+            raise UsageError(f"{found.name} at {program:#x} comes from a cubin without PTX")
+        base = chip.param_offset_of(found.param_bytes)
+        return _compiled(found.text, found.name, found.symbols, base, additions)
+    except UsageError as error:
+        raise KernelError(
+            f"{WARP_EXCEPTION}: Illegal Instruction: {error}. Machine code is not emulated: compile kernels with "
+            "-lineinfo, which keeps their PTX in the cubin, or name a folder of cubins and PTX with HCQ_EMU_PTX"
+        ) from None
 
 
 def name_at(view: View, va: int) -> str:

@@ -20,7 +20,7 @@ from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import ChannelError, ClassError, LaunchError
 from hcq.emu.nv.launch import Shader, Windows
-from hcq.emu.nv.launch_plans import Split
+from hcq.emu.nv.launch_plans import BEHIND, Split
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction, StructureSize
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES, DependentAction, Qmd, qmd_for
@@ -48,13 +48,16 @@ OF_WINDOWS = (
     compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB,
     compute.SetShaderLocalMemoryNonThrottledC,
 )  # fmt: skip
+WINDOWS_AT = tuple(method.at for method in OF_WINDOWS)
 MAX_CHAIN = 1 << 16  # dependent launches behind one another: more is a circle
 REDUCTIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
 
 
 @functools.lru_cache(1 << 10)
-def _decoded(class_id: int, words: tuple[int, ...]) -> Qmd:
-    return qmd_for(class_id).decode(words)
+def _decoded(class_id: int, words: tuple[int, ...]) -> tuple[Qmd, bool]:
+    """A QMD, and whether it is alone, as Split says."""
+    found = qmd_for(class_id).decode(words)
+    return found, not any(found.value(name) for name in BEHIND)
 
 
 @functools.cache
@@ -75,11 +78,11 @@ def _split(class_id: int, words: list[int]) -> Split:
     rest = packed & ~bits
     for number in range(count):
         words[first + number] = rest >> 32 * number & 0xFFFFFFFF
-    common = _decoded(class_id, tuple(words))
+    common, is_alone = _decoded(class_id, tuple(words))
     whole = object.__new__(type(common))
     whole.__dict__.update(common.__dict__)
     whole.values = {**common.values, name: ((packed & bits) >> low) * unit}
-    return Split(common, whole)
+    return Split(common, whole, is_alone)
 
 
 class ComputeProcessor(Engine):
@@ -90,7 +93,9 @@ class ComputeProcessor(Engine):
         self.qmd = qmd_for(class_id)
         self.shader = shader
         self.inline: list[int] = []
-        self._said: tuple[tuple[int, ...], Windows] | None = None  # words of OF_WINDOWS, and what they say
+        self._said: tuple[tuple[int | None, ...], Windows] | None = (
+            None  # words of windows, and what they say
+        )
         self.dependence: dict[int, int] = {}  # QMD address -> how many grids it still waits for
 
     # ------------------------------------------------------------ launches
@@ -154,6 +159,8 @@ class ComputeProcessor(Engine):
             except ChannelError as error:
                 error.program = qmd.value("program_address")
                 raise
+            if read.is_alone:
+                continue
             for number in RELEASES:
                 self._release_of(qmd, number)
             waiting += self._dependents(qmd)
@@ -163,7 +170,7 @@ class ComputeProcessor(Engine):
 
     def _windows(self) -> Windows:
         """What the channel has said of its windows and of local memory."""
-        words = tuple(self.words.get(method.at, 0) for method in OF_WINDOWS)
+        words = tuple(map(self.words.get, WINDOWS_AT))
         if self._said is None or self._said[0] != words:
             self._said = words, self._said_windows()
         return self._said[1]

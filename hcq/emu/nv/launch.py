@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq import backends, config
+from hcq.code.kernel_text import FindText, KernelText
 from hcq.emu.nv.bank0 import BANKS, spots_of
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
@@ -139,6 +141,7 @@ class Shader:
         self.data = DataCache() if spec.has_caches else None
         self.schedules = Schedules(spec.seed)
         self.plans = Plans()
+        self._find_text: FindText | None = None
         self._fine_windows: tuple[object, Windows] | None = None  # none is mapped inside of them
 
     def invalidate_code(self) -> None:
@@ -172,7 +175,7 @@ class Shader:
         counts = counters.is_wanted()
         program = qmd.value("program_address")
         checks = Checks.of_launch(pid, program)
-        plan, bank = self._plan(read, view, windows, additions_of(checks) + (counted,) * counts)
+        plan, bank = self._plan(read, view, windows, additions_of(checks) + (counted,) * counts, pid)
         kernel, grid, block, together = plan.code.kernel, plan.grid, plan.block, plan.together
         self._check_local_memory(qmd, view, windows)
         params = bank[plan.param_at : plan.param_at + kernel.param_bytes]
@@ -244,7 +247,7 @@ class Shader:
     # ------------------------------------------------------------ what it does
 
     def _plan(
-        self, read: Split, view: View, windows: Windows, additions: tuple[Addition, ...]
+        self, read: Split, view: View, windows: Windows, additions: tuple[Addition, ...], pid: int
     ) -> tuple[Plan, bytes]:
         """What a launch does, and constant bank 0. Raises LaunchError, KernelError and others for an impossible one."""
         qmd, key = read.qmd, (view.table.number, windows, additions)
@@ -253,7 +256,7 @@ class Shader:
             check_launch(self.chip, qmd)
         program = qmd.value("program_address")
         # zeros stand for the code where there is only PTX
-        code, has_code = self._code(view, program, additions)
+        code, has_code = self._code(view, program, additions, functools.partial(self._text, qmd, view, pid))
         kernel = code.kernel
         needs_bank = bool(qmd.value("constant_buffer_valid_0")) or not is_lone_exit(kernel)
         bank = self._bank0(view, qmd) if needs_bank else b""
@@ -293,7 +296,32 @@ class Shader:
 
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> tuple[Code, bool]:
+    def _text(self, qmd: Qmd, view: View, pid: int) -> KernelText | None:
+        """What the machine code of a launch was made from, where a cubin of its process says it."""
+
+        def read(va: int, size_bytes: int) -> bytes:
+            try:
+                return view.read(va, size_bytes, CONSTANTS)
+            except MmuFault:
+                return b""
+
+        def bank(number: int) -> int:
+            if number not in CONSTANT_BANKS or not qmd.value(f"constant_buffer_valid_{number}"):
+                return 0
+            return qmd.value(f"constant_buffer_addr_{number}")
+
+        if self._find_text is None:
+            place = backends.of("NV").texts
+            self._find_text = backends.load(place)(config.current().emu_ptx)
+        return self._find_text(pid, self.chip.arch, qmd.value("program_address"), read, bank)
+
+    def _code(
+        self,
+        view: View,
+        program: int,
+        additions: tuple[Addition, ...],
+        search: Callable[[], KernelText | None],
+    ) -> tuple[Code, bool]:
         """The kernel at an address, through the instruction cache: code that changed needs an invalidation.
 
         Returns it, and whether there is machine code, too
@@ -313,7 +341,7 @@ class Shader:
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1], has_code
-        code = load(view, raw, program, self.chip, additions)
+        code = load(view, raw, program, self.chip, additions, search)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code

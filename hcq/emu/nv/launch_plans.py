@@ -20,11 +20,21 @@ from hcq.nv.abi.qmd import Qmd
 MAX_PLANS = 1 << 12
 
 
+BEHIND = (
+    *(f"release{number}_enable" for number in range(3)),
+    *(f"dependent_qmd{number}_enable" for number in range(2)),
+)
+
+
 class Split(NamedTuple):
-    """A QMD without the address of constant bank 0, which all launches have that say the same; and a QMD with it."""
+    """A QMD without the address of constant bank 0, which all launches have that say the same; and a QMD with it.
+
+    is_alone  nothing follows its grid: no semaphore, no other QMD
+    """
 
     common: Qmd
     qmd: Qmd
+    is_alone: bool
 
 
 class Spot(NamedTuple):

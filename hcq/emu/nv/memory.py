@@ -12,9 +12,9 @@ A GPU's view never depends on the host's mappings: what an engine touches is fou
 from __future__ import annotations
 
 import itertools
+import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,6 +190,9 @@ class View(AddressSpace):
 
     def read(self, va: int, size_bytes: int, unit: str) -> bytes:
         """Bytes, as an engine reads them. Raises MmuFault."""
+        one = self.find(va) if self.is_plain else None
+        if one is not None and va + size_bytes <= one.end:  # most often they are in one piece
+            return one.host[va - one.start : va - one.start + size_bytes].tobytes()
         return b"".join(piece.tobytes() for piece in self.spans(va, size_bytes, Access.READ, unit))
 
     def write(self, va: int, data: bytes, unit: str) -> None:
@@ -201,8 +204,7 @@ class View(AddressSpace):
 
     def words(self, va: int, count: int, unit: str) -> list[int]:
         """32-bit words, as an engine reads them. Raises MmuFault."""
-        found: Any = np.frombuffer(self.read(va, 4 * count, unit), "<u4").tolist()
-        return list(found)
+        return list(struct.unpack(f"<{count}I", self.read(va, 4 * count, unit)))
 
     def store_number(self, va: int, value: int, size_bytes: int, unit: str) -> None:
         """One store of 4 or 8 bytes that no reader sees half of; the address is a multiple of its size."""

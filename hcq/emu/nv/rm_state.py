@@ -213,11 +213,11 @@ class RmState:
         return file if isinstance(file, RmFile) and file.gpu is None else None
 
     def card_info(self, size: int, argument: bytearray) -> int:
-        """An array whose length the caller chooses."""
+        """An array whose length the caller chooses; bytes behind its last whole entry stay. (nvidia_ioctl)"""
         entry = structure("CardInfoArgs").size_bytes
-        if size % entry or size // entry < len(self.gpus):
+        if size // entry < len(self.gpus):
             raise Refusal(errno.EINVAL)
-        argument[:size] = bytes(size)
+        argument[: size - size % entry] = bytes(size - size % entry)
         for at, gpu in enumerate(self.gpus):
             argument[at * entry : (at + 1) * entry] = gpu.card_info().to_bytes()
         return 0

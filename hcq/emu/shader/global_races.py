@@ -22,7 +22,7 @@ import numpy as np
 
 from hcq.emu.shader import native_global_races
 from hcq.emu.shader.checks import Checks
-from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
+from hcq.emu.shader.marks import NOBODY, PAGE, Array, Marks, Pool, Shadow, unit_of
 from hcq.emu.shader.native_global_races import NativeGlobalRaces
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
 from hcq.emu.shader.spilled import ANY_LEVEL, Left, Spilled
@@ -128,6 +128,12 @@ class GlobalRaces:
         if self.native is not None and stored is None and kind != "atomic":
             if self.native.access(order, kind, warps, lanes, addresses, size_bytes, site, level):
                 return
+        crosses = (addresses & np.uint64(PAGE - 1)) + np.uint64(size_bytes) > PAGE
+        if crosses.any():
+            self._access_across(
+                order, kind, warps, lanes, addresses, size_bytes, place, level, stored, crosses
+            )
+            return
         for pool, which, first in self.shadow.locate(addresses, size_bytes):
             own, threads = (warps, lanes) if which is None else (warps[which], lanes[which])
             count = size_bytes // pool.unit
@@ -144,6 +150,30 @@ class GlobalRaces:
             self._look(order, kind, _within(made))
 
     # ------------------------------------------------------------ inside
+
+    def _access_across(
+        self,
+        order: Order,
+        kind: str,
+        warps: Array,
+        lanes: Array,
+        addresses: Array,
+        size_bytes: int,
+        place: int,
+        level: int,
+        stored: Stored | None,
+        crosses: Array,
+    ) -> None:
+        """An access of which some lanes' bytes lie in two pages: the cells of these are looked at one by one."""
+        whole = ~crosses
+        rest = None if stored is None else stored.some(whole)
+        some = addresses[whole]
+        self.access(order, kind, warps[whole], lanes[whole], some, size_bytes, place, level, rest)
+        warps, lanes, addresses = warps[crosses], lanes[crosses], addresses[crosses]
+        unit = unit_of(addresses, size_bytes)
+        for at in range(0, size_bytes, unit):
+            part = None if stored is None else stored.some(crosses).bytes(at, unit)
+            self.access(order, kind, warps, lanes, addresses + np.uint64(at), unit, place, level, part)
 
     def _look(self, order: Order, kind: str, made: _Access) -> None:
         pool, level = made.pool, made.level

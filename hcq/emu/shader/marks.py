@@ -136,10 +136,7 @@ class Shadow:
         self.table = PageTable()
 
     def locate(self, addresses: Array, size_bytes: int) -> Iterator[tuple[Pool, Array | None, Array]]:
-        """(pool, which of the addresses or None for all, the first cell of each).
-
-        What crosses the end of a page is looked at as far as that.
-        """
+        """(pool, which of the addresses or None for all, the first cell of each). Nothing crosses the end of a page."""
         found, which = self._find(addresses, size_bytes)
         if len(found) == 1:
             if found[0] is not None:
@@ -166,7 +163,7 @@ class Shadow:
 
     def _find(self, addresses: Array, size_bytes: int) -> tuple[list[tuple[int, int] | None], Array]:
         """Where pages are, and which of these each address is in."""
-        unit = _unit(addresses, size_bytes)
+        unit = unit_of(addresses, size_bytes)
         pages = addresses >> np.uint64(PAGE_BITS)
         starts = np.flatnonzero(pages[1:] != pages[:-1]) + 1
         if len(starts) < FEW_RUNS:
@@ -240,7 +237,7 @@ def _different(pages: Array) -> tuple[Array, Array]:
     return found.astype(np.uint64) + np.uint64(first), there[inside]
 
 
-def _unit(addresses: Array, size_bytes: int) -> int:
+def unit_of(addresses: Array, size_bytes: int) -> int:
     """The largest unit of which this is all whole."""
     low = int(np.bitwise_or.reduce(addresses)) | size_bytes
     return 4 if not low & 3 else 2 if not low & 1 else 1

@@ -33,6 +33,8 @@ OUTSIDE = "an access outside of any buffer, at"
 BEYOND_ARGUMENTS = "a read beyond the arguments, at"
 ANOTHER = "an access outside of the buffer that its pointer was made from, at"
 FREED = "an access to freed memory, at"
+FREED_HEAP = "an access to what free() gave back to the heap, at"
+OUTSIDE_HEAP = "an access to the heap outside of what malloc() gave out, at"
 
 
 class MemoryChecks:
@@ -83,6 +85,13 @@ class MemoryChecks:
         outside = np.flatnonzero(self._closed.reached(addresses, size_bytes))
         if len(outside):
             self._tell(kind, addresses, size_bytes, outside, False)
+
+    def left_heap(self, kind: str, address: int, number: int, count: int, times: int, is_freed: bool) -> None:
+        """An access, one of a count, is in the heap of malloc, and not in what that has given out."""
+        rule, what = ("use-after-free", FREED_HEAP) if is_freed else ("buffer-overrun", OUTSIDE_HEAP)
+        site = Site(VERBS[kind], self.text_of(self.site), self.site, self.name_of(number, count))
+        fault = KernelFault(rule, what, "global", address, (site,))
+        self.checks.add((rule, self.site), times, lambda: fault)
 
     def _open_at(self, address: int) -> Stretch:
         """What is open around an address; an empty stretch where it is closed."""

@@ -234,11 +234,11 @@ class Order:
             for number in np.unique(block[self.has_far[warps]]).tolist():
                 here = warps[block == number].tolist()
                 for rows in (self.far, self.far_covered):
-                    row = _union([rows[one] for one in here])
+                    row = union([rows[one] for one in here])
                     for one in here:
                         rows[one] = row
                 self.has_far[here] = True
-                self._note_far(here)
+                self.note_far(here)
 
     def meet(self, warps: Array, lanes: Array, members: Array, live: Array) -> None:
         """Threads of warps have met (bar.warp.sync).
@@ -262,6 +262,17 @@ class Order:
                 self.thread_known[warp, who] = joined
         self.clock[some] += 1
         self.rows[some] = -1
+
+    def tick(self, warps: Array) -> None:
+        """What these warps do from now on comes behind what they did: others may know the one and not the other."""
+        self.clock[warps] += 1
+        self.rows[warps] = -1
+
+    def rejoin(self, warps: Array) -> None:
+        """All threads of each of these warps know what all of them did."""
+        self.met[warps] = self.clock[warps]
+        self.clock[warps] += 1
+        self.rows[warps] = -1
 
     def release(self, warps: Array, level: int) -> None:
         """A fence: what these warps did and know may be made known by an atomic operation from now on."""
@@ -388,19 +399,20 @@ class Order:
         np.maximum(known, own, out=known)
         self.met[warp] = max(self.met[warp], own[warp % self.warps])  # by another thread of this warp
         if level == DEVICE:
-            self.far[warp] = _union([self.far[warp], row])
+            self.far[warp] = union([self.far[warp], row])
             self.has_far[warp] = True
-            self._note_far([warp])
+            self.note_far([warp])
         self.rows[warp] = -1
 
-    def _note_far(self, warps: list[int]) -> None:
+    def note_far(self, warps: list[int]) -> None:
+        """The rows of these in `far` are others now."""
         for warp in warps:
             row = self.far[warp]
             if row is not None:
                 self.far_at[warp] = row.__array_interface__["data"][0]
 
 
-def _union(rows: list[Array | None]) -> Array | None:
+def union(rows: list[Array | None]) -> Array | None:
     """The later of all clocks. Rows are not written to any more."""
     found: Array | None = None
     for row in {id(row): row for row in rows}.values():

@@ -213,6 +213,26 @@ class SharedRaces:
         found[which[~known]] = SEVERAL
         return found
 
+    def poll(self, warps: Array, lanes: Array, addresses: Array, size_bytes: int, place: int) -> None:
+        """A load of these lanes waits for what another warp stores, where an instruction set has no word for that.
+
+        Who finds a store comes after it, and after what its warp knows.
+        """
+        at = addresses.astype(np.int64)
+        inside = at + size_bytes <= self.shared_bytes
+        first = warps[inside] // self.warps * self.stride + at[inside] // self.unit
+        writers = self.writer[first]
+        for warp, writer, cell in {*zip(warps[inside].tolist(), writers.tolist(), first.tolist())}:
+            if writer in (NOBODY, warp % self.warps):
+                continue
+            known, other = self.order.known[warp], warp // self.warps * self.warps + writer
+            np.maximum(known, self.order.known[other], out=known)
+            known[[writer, writer + self.warps]] = np.maximum(
+                known[[writer, writer + self.warps]], self.write_clock[cell]
+            )
+            self.order.rows[warp] = -1
+        self.access("load", warps, lanes, addresses, size_bytes, place, is_atomic=True)
+
     # ------------------------------------------------------------ what is not ordered
 
     def _look_at_writes(

@@ -25,6 +25,10 @@ class Stored(NamedTuple):
         """Of some of the accesses."""
         return Stored(self.new[which], self.old[which])
 
+    def bytes(self, at: int, size: int) -> Stored:
+        """Of some bytes of each."""
+        return Stored(self.new[:, at : at + size], self.old[:, at : at + size])
+
     def cells(self, unit: int) -> tuple[Array, Array]:
         """(the value of each cell of so many bytes, access by access; whether it was there before)."""
         kind = np.dtype(f"u{unit}")

@@ -20,6 +20,7 @@ USES = {
     "branch": "a branch depends on what nobody wrote",
     "store": "what nobody wrote is stored to memory",
     "matrix": "a product of matrices is made of what nobody wrote",
+    "atomic": "an atomic operation changes what nobody wrote",
 }
 WRITTEN = 0x00
 
@@ -31,6 +32,7 @@ class Read(NamedTuple):
     address  of the first byte, in that space; a register's number
     name     a register's, where it has one
     place, text, who   the instruction that read it, and its thread
+    is_computed  whether something was computed from it since: a buffer's contents may be moved on, not counted with
     """
 
     space: str
@@ -39,6 +41,16 @@ class Read(NamedTuple):
     place: int = 0
     text: str = ""
     who: str = ""
+    is_computed: bool = False
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether it is what a buffer had, bit by bit: who stores that has moved it on, and is left alone."""
+        return self.space == "global" and not self.is_computed
+
+    def computed(self) -> Read:
+        """Of a result."""
+        return self._replace(is_computed=True)
 
 
 def tell(checks: Checks, use: str, read: Read, text: str, place: int, who: str, times: int) -> None:
@@ -50,7 +62,9 @@ def tell(checks: Checks, use: str, read: Read, text: str, place: int, who: str, 
         if read.space == "register":
             name = f" {read.name}" if read.name else f" {read.address}"
             return KernelFault("uninitialised-read", f"{what}: of register{name}", "", 0, (site,))
-        sites = Site("reads it", read.text, read.place, read.who), site
+        sites: tuple[Site, ...] = Site("reads it", read.text, read.place, read.who), site
+        if use == "atomic":
+            sites = (site._replace(verb="changes it"),)
         return KernelFault("uninitialised-read", f"{what}, in", read.space, read.address, sites)
 
     checks.add(("uninitialised-read", read.place, read.address if not read.place else 0, place), times, fault)

@@ -37,6 +37,7 @@ READ_HERE = (
     "HCQ_REPORT_DIR",
     "HCQ_EMU_COMPILED",
     "HCQ_EMU_THREADS",
+    "HCQ_EMU_PTX",
     "HCQ_DEBUG",
     "HCQ_CACHE_DIR",
     "HCQ_TIMEOUT_MS",
@@ -71,6 +72,11 @@ def add_options(parser: argparse.ArgumentParser, takes_command: bool) -> None:
     parser.add_argument(
         "--findings", metavar="FILE", type=Path, help="write what was found there, as one line of JSON each"
     )
+    parser.add_argument(
+        "--ptx",
+        metavar="FOLDER",
+        help="where NAME.ptx lies beside each NAME.cubin that the program loads on NVIDIA GPUs, as HCQ_EMU_PTX does",
+    )
     parser.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
     if takes_command:
         parser.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
@@ -90,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
     environment = dict(os.environ)
     if options.sanitize is not None:
         environment["HCQ_SANITIZE"] = options.sanitize
+    if options.ptx is not None:
+        environment["HCQ_EMU_PTX"] = options.ptx
     own = {
         name: value for name, value in environment.items() if name in READ_HERE or not name.startswith("HCQ_")
     }

@@ -5,6 +5,8 @@ ranges.py   which addresses of which GPU UVM has mapped
 pushes.py   methods of pushbuffers: launches, copies, fills
 copied.py   GPU memory that cannot be read, as far as it was copied there
 kernels.py  which kernel lies at a program address
+cubins.py   cubins of the process, and of a folder, whose kernels have the code there
+kernel_text.py  the PTX of that kernel, for emulated GPUs
 
 In       the events of hcq/events/kernel_observer.py
 Out      the events of hcq/events/foreign_devices.py's devices

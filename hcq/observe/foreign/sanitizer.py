@@ -21,7 +21,7 @@ from hcq.events.known_memory import KnownMemory, Stretch
 from hcq.observe.foreign.runtime_log import RuntimeLog
 from hcq.observe.foreign.stream_order import StreamOrder, Work
 from hcq.observe.ignored import Ignored
-from hcq.observe.kernel_findings import Found, KernelFindings
+from hcq.observe.kernel_findings import Found, KernelFindings, joined
 
 NEAR_BYTES = 1 << 16  # so far behind a buffer an address is said by its distance
 
@@ -49,7 +49,9 @@ class ForeignSanitizer(ForeignObserver):
         self._unlisten = kernel_touches.listen(self._touched) if races else None
 
     def load(self, program: ForeignProgram) -> None:
-        self.known.load(program.code_va, program.name, program.locate)
+        self.known.load(
+            program.code_va, program.name, lambda pc: joined(program.locate(pc), program.caller(pc))
+        )
         self._arguments[program.code_va] = program.kernarg_place
 
     def kernel_fault(self, entry: int, fault: KernelFault) -> None:

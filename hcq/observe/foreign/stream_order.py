@@ -9,7 +9,8 @@ Source   HIP's documentation: streams and events; the default stream waits for a
 A stream's works follow each other. An event has what its stream had when it was recorded; a stream that waits for it,
 or a host that does, comes after that. The threads of the host are one. Where it is not sure that works are not ordered,
 they count as ordered: around allocations and hipFree, for streams of which it is not known that they are non-blocking,
-and, for good, once a program uses graphs, callbacks or values in memory.
+and, for good, once a program uses values in memory, or captures a graph while another of its threads calls. A graph's
+works are its stream's, one after the other as the runtime enqueues them; the host knows all that a callback waits for.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ WAITS = (
     "hipDeviceReset",
 )
 UNKNOWN = re.compile(
-    r"hipGraph|hipStream(BeginCapture|AddCallback|WaitValue|WriteValue)|hipLaunchHostFunc|hip\w*ExternalSemaphore|hipIpc"
+    r"hipGraphAdd(Host|Mem(Alloc|Free)|Event|External|Batch)|hipStream(WaitValue|WriteValue|BatchMemOp)"
+    r"|hip\w*ExternalSemaphore|hipIpc|hipThreadExchangeStreamCaptureMode"
 )
+CALLBACKS = ("hipStreamAddCallback", "hipLaunchHostFunc")
 
 
 class Work(NamedTuple):
@@ -82,6 +85,7 @@ class StreamOrder:
         self._non_blocking: dict[str, bool] = {}
         self._past: deque[Work] = deque(maxlen=MOST_PAST)
         self._found: list[Collision] = []
+        self._captures = ""  # which thread records calls for a graph, of which none is made
 
     # ------------------------------------------------------------ calls
 
@@ -91,8 +95,13 @@ class StreamOrder:
         if matched is None or self.is_off:
             return
         name = matched[0]
-        if UNKNOWN.match(name):
+        if UNKNOWN.match(name) or (self._captures not in ("", thread) and name.startswith("hip")):
             self.is_off = True
+        if name.startswith("hipStreamBeginCapture"):
+            self._captures = thread
+        if self._captures:
+            self._captures = "" if name == "hipStreamEndCapture" else thread
+            return
         found = STREAM.search(text)
         stream = found[1] if found else NULL
         if name.startswith("hip") and found:
@@ -106,6 +115,8 @@ class StreamOrder:
         elif name in ("hipEventSynchronize", "hipEventQuery") and (event := EVENT.search(text)):
             _join(self._host, self._events.get(event[1], {}))
         elif name in ("hipStreamSynchronize", "hipStreamQuery", "hipStreamDestroy"):
+            _join(self._host, self._all() if stream == NULL else self._stream(stream))
+        elif name in CALLBACKS:
             _join(self._host, self._all() if stream == NULL else self._stream(stream))
         elif name in WAITS:
             _join(self._host, self._all())

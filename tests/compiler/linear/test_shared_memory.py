@@ -32,7 +32,7 @@ from tests.hcq.emu.nv.shader.running import Launch
 
 TARGETS = [
     *[nv_target(arch) for arch in ("sm_80", "sm_90")],
-    *[amd_target(arch) for arch in ("gfx90a", "gfx942", "gfx1100", "gfx1201")],
+    *[amd_target(arch) for arch in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")],
 ]
 OFTEN = ("sm_90", "gfx942", "gfx1201")
 by_arch = pytest.mark.parametrize(

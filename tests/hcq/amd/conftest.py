@@ -21,8 +21,9 @@ from hcq.config import Config
 from hcq.emu.machine import kernels_for
 from hcq.emu.port import EmulatedPort
 
-QUEUES = [(arch, queue) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942") for queue in ("pm4", "aql")]
-# of which every run has each architecture once, and each kind of queue with old and with new packets
+ARCHITECTURES = ("gfx1030", "gfx1100", "gfx1201", "gfx90a", "gfx942")
+QUEUES = [(arch, queue) for arch in ARCHITECTURES for queue in ("pm4", "aql")]
+# of which every run has each architecture but gfx1030 once, and each kind of queue with old and with new packets
 OFTEN = (("gfx1100", "pm4"), ("gfx1201", "aql"), ("gfx90a", "pm4"), ("gfx942", "aql"))
 
 

@@ -368,7 +368,7 @@ def hip(source: str, arch: str, folder: Path) -> bytes:
     return made.read_bytes()
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 def test_hips_printf_prints(
     arch: str, open_amd: Callable[..., AmdDevice], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -14,7 +14,7 @@ from hcq.errors import UsageError
 from tests.hcq.amd.kernels import compile_ir, image
 from tests.hcq.amd.linker import linked, stripped
 
-ARCHES = ["gfx1100", "gfx942", "gfx90a", "gfx1201"]
+ARCHES = ["gfx1030", "gfx1100", "gfx942", "gfx90a", "gfx1201"]
 CALLS = r"""
 target triple = "amdgcn-amd-amdhsa"
 @shared = addrspace(1) global i64 77

@@ -59,7 +59,7 @@ define amdgpu_kernel void @far(ptr addrspace(1) %out, i64 %n) {
 }
 """
 GROUPS = 3
-ARCHITECTURES = ["gfx90a", "gfx942", "gfx1100", "gfx1201"]
+ARCHITECTURES = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 
 
 def wave_state(device: Any) -> Any:
@@ -155,7 +155,7 @@ def test_a_save_area_holds_the_waves_that_the_shader_core_has(
     assert back[1000 : 1000 + 128].tolist() == list(range(1000, 1128))  # it went on where it was
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_a_wave_that_took_a_page_fault_says_so_in_the_area(arch: str, open_amd: Callable[..., Any]) -> None:
     device = open_amd(arch, queue="pm4", timeout_ms=50_000, validate=False)
     seen: list[list[SavedWave]] = []

@@ -80,7 +80,7 @@ def expected_of(kind: str) -> int:
 
 
 @pytest.mark.sampled(20)
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(
     "kind", [*TYPES, *(f"lds {one}" for one in ATOMICS), "flat add", "flat xchg", "flat umax"]
 )
@@ -142,7 +142,7 @@ define amdgpu_kernel void @k(ptr addrspace(1) %out) {
 }
 """
     )
-    for arch in ("gfx90a", "gfx942", "gfx1100", "gfx1201"):
+    for arch in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"):
         amd = open_amd(arch)
         program = amd.load(compile_ir(text, arch), "k")
         program.dynamic_shared_bytes = 64  # type: ignore[attr-defined]

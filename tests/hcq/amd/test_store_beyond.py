@@ -26,7 +26,7 @@ define amdgpu_kernel void @add(ptr addrspace(1) %out) {
 """
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 def test_a_store_behind_a_buffer_names_it_the_kernel_and_the_instruction(open_amd: Open, arch: str) -> None:
     amd = open_amd(arch)
     before = len(Validator.warnings)

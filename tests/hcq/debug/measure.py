@@ -1,6 +1,6 @@
 """How long a step back takes in a run of a million wave instructions: `python -m tests.hcq.debug.measure amd 16`.
 
-In       a vendor (amd, nv), and how many waves share the million
+In       a vendor (amd, nv, metal), and how many waves share the million
 Out      seconds: the run under the debugger, the first step back from its end, the next ones, to its middle
 Next     docs/debugger.md (the figures)
 """
@@ -10,9 +10,13 @@ from __future__ import annotations
 import sys
 import time
 
+import numpy as np
+
 from hcq.debug.commands import Commands
 from hcq.debug.plans import CONTINUE
 from hcq.debug.session import Go, Order, Session
+from hcq.emu.metal.shader.parser import parse as parse_msl
+from hcq.emu.metal.shader.program import Program
 from hcq.emu.nv.shader.memory import AddressSpace as NvSpace
 from hcq.emu.nv.shader.run import Kernel
 from tests.hcq.debug.rig import Scripted
@@ -49,6 +53,16 @@ LOOP:
   ret;
 }}
 """
+MSL = """kernel void loop(device uint* out [[buffer(0)]], uint t [[thread_position_in_grid]]) {{
+  uint k = 0u;
+  uint sum = t;
+  while (k < {rounds}u) {{
+    sum = sum * 7u + k;
+    k = k + 1u;
+  }}
+  out[t] = sum;
+}}
+"""
 
 
 class Timed(Scripted):
@@ -72,7 +86,7 @@ class Timed(Scripted):
 
 def main(vendor: str, waves: int) -> None:
     """Run a loop, and step back from its end."""
-    rounds = MILLION // 4 // waves  # instructions of a round
+    rounds = MILLION // (6 if vendor == "metal" else 4) // waves  # instructions of a round
     face = Timed()
     session = Session(face)
     if vendor == "amd":
@@ -81,6 +95,11 @@ def main(vendor: str, waves: int) -> None:
         session.points.add("text", "s_endpgm")
         start = loaded.launch("loop", ARGUMENT_BASE)
         session.run_amd(loaded.core, start, (waves, 1, 1), (32, 1, 1))
+    elif vendor == "metal":
+        source = parse_msl(MSL.format(rounds=rounds))
+        session.points.add("text", "out[t]")
+        out = np.zeros(128 * waves, np.uint8)
+        session.run_metal(Program(source, source.kernels["loop"]), (waves, 1, 1), (32, 1, 1), {0: out}, 0)
     else:
         space = NvSpace()
         session.points.add("text", "ret")

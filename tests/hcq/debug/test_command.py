@@ -233,3 +233,22 @@ def test_a_gpu_may_follow_dap_where_a_port_may_stand(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_packets_of_metal_stop_by_type_and_field(tmp_path: Path) -> None:
+    program = """import hcq
+device = hcq.open("METAL")
+a, b = device.alloc(64, name="a"), device.alloc(64, name="b")
+a.write(bytes(64))
+device.queue().copy(b, a, 32).fill(a, 7).submit().wait()
+print("byte", a.read()[63])
+"""
+    (tmp_path / "copies.py").write_text(program)
+    script = "break packet FillBuffer size_bytes>=64\nbreak packet CopyFromBuffer size_bytes=33\ncontinue\npackets\n"
+    status, said = run(tmp_path, script, "metal:m3", "--", "copies.py")
+    assert status == 0, said
+    assert "point 1: packet 2, FillBuffer(dst=0x" in said
+    assert "-- point 2" not in said
+    assert "size_bytes=64, pattern=7)" in said
+    assert "1 metal CopyFromBuffer(dst=" in said
+    assert "byte 7" in said

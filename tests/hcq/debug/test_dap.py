@@ -263,3 +263,50 @@ def test_a_line_that_moves_says_that_it_continues(start: Callable[..., Client], 
     client.ask("evaluate", expression="step", context="repl")
     assert client.event("continued")["allThreadsContinued"]
     assert client.stopped()["reason"] == "step"
+
+
+METAL = '''
+import struct
+import hcq
+TEXT = b"""kernel void twice(device uint* out [[buffer(0)]], uint t [[thread_position_in_grid]]) {
+  uint a = t + 1u, b = t * 2u;
+  if (t > 3u) {
+    b = b + a;
+  }
+  out[t] = a + b;
+}
+"""
+device = hcq.open("METAL")
+out = device.alloc(32, name="out")
+device.run(device.load(TEXT, "twice"), [out], (1, 1, 1), (8, 1, 1))
+print("element", struct.unpack("<I", out.read(28, 4))[0])
+'''
+
+
+def test_metals_text_is_shown_whole_and_stops_are_in_its_lines(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(METAL)
+    client = start()
+    client.ask("initialize", adapterID="hcq")
+    client.event("initialized")
+    launched = client.send("launch", program=str(tmp_path / "program.py"), gpus="metal:m3")
+    client.ask("setFunctionBreakpoints", breakpoints=[{"name": "twice"}])
+    client.ask("configurationDone")
+    assert client.response(launched)["success"]
+    lines = []
+    stopped = client.stopped()
+    for _ in range(4):
+        frame = client.ask("stackTrace", threadId=stopped["threadId"])["stackFrames"][0]
+        lines.append(frame["line"])
+        client.ask("stepIn", threadId=stopped["threadId"], granularity="line")
+        stopped = client.stopped()
+    text = client.ask("source", sourceReference=frame["source"]["sourceReference"])["content"].splitlines()
+    assert [text[line - 1].strip() for line in lines] == [
+        "uint a = t + 1u, b = t * 2u;", "if (t > 3u) {", "b = b + a;", "out[t] = a + b;",
+    ]  # fmt: skip
+    client.ask("setFunctionBreakpoints", breakpoints=[])
+    client.send("continue", threadId=stopped["threadId"])
+    assert client.event("exited")["exitCode"] == 0
+    client.event("terminated")
+    assert client.response(client.send("disconnect"))["success"]  # it waits for that, and ends then

@@ -55,7 +55,7 @@ def test_a_race_stops_at_the_access_that_races_and_is_stepped_back_from(vendor: 
     where = bench.face.after("where")
     assert "block (3, 0, 0), thread (7, 0, 0)" in where
     assert "in the past" in where
-    assert bench.face.after("points") == "1: finding  (1 hits)"
+    assert bench.face.after("points") == "1: finding (1 hits)"
     right = float((bench.a @ bench.b)[0, WRONG])
     shown = bench.face.after("mem C+20 4 as f32").rpartition(": ")[2]
     assert float(shown) == pytest.approx(right, rel=1e-5)  # the planted store has not been made yet

@@ -162,6 +162,70 @@ kernel void k(device uint* out [[buffer(0)]], device const uint* in [[buffer(1)]
 }
 """
 
+# every element of out is the sum of in, by a tree; thread 9 stores into its neighbour's leaf before
+TREE = """
+{declare}
+@shared = internal addrspace(3) global [32 x float] undef
+define {kernel} void @k(ptr addrspace(1) %out, ptr addrspace(1) %in) #0 {{
+entry:
+  %t = call i32 {tid}
+  %ip = getelementptr float, ptr addrspace(1) %in, i32 %t
+  %x = load float, ptr addrspace(1) %ip
+  %sp = getelementptr [32 x float], ptr addrspace(3) @shared, i32 0, i32 %t
+  store float %x, ptr addrspace(3) %sp
+  {barrier}
+  %bad = icmp eq i32 %t, 9
+  br i1 %bad, label %plant, label %sound
+plant:
+  %np = getelementptr float, ptr addrspace(3) %sp, i32 1
+  store float 50.0, ptr addrspace(3) %np
+  br label %sound
+sound:
+  {barrier}
+  br label %loop
+loop:
+  %s = phi i32 [16, %sound], [%half, %join]
+  %is_in = icmp slt i32 %t, %s
+  br i1 %is_in, label %add, label %join
+add:
+  %o = add i32 %t, %s
+  %op = getelementptr [32 x float], ptr addrspace(3) @shared, i32 0, i32 %o
+  %a = load float, ptr addrspace(3) %sp
+  %b = load float, ptr addrspace(3) %op
+  %c = fadd float %a, %b
+  store float %c, ptr addrspace(3) %sp
+  br label %join
+join:
+  {barrier}
+  %half = lshr i32 %s, 1
+  %more = icmp ne i32 %half, 0
+  br i1 %more, label %loop, label %done
+done:
+  %y = load float, ptr addrspace(3) @shared
+  %yp = getelementptr float, ptr addrspace(1) %out, i32 %t
+  store float %y, ptr addrspace(1) %yp
+  ret void
+}}
+{end}
+"""
+TREE_MSL = """
+kernel void k(device float* out [[buffer(0)]], device const float* in [[buffer(1)]],
+              uint t [[thread_index_in_threadgroup]]) {
+  threadgroup float shared[32];
+  shared[t] = in[t];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (t == 9u)
+    shared[t + 1u] = 50.0f;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint s = 16u; s > 0u; s = s / 2u) {
+    if (t < s)
+      shared[t] = shared[t] + shared[t + s];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  out[t] = shared[0];
+}
+"""
+
 
 def ptx_of(text: str) -> str:
     llvm.initialize_all_targets()
@@ -244,3 +308,34 @@ def test_a_wrong_element_of_a_radix_pass_leads_to_the_thread_that_went_astray(ve
     assert "no store to it that is recorded" in empty
     assert "lane 20" in astray
     assert "in in (0x" in astray
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_store_that_is_deep_in_a_tree_is_found_and_stands_first_of_what_made_the_value(vendor: str) -> None:
+    given = np.random.default_rng(7).random(COUNT, np.float32)
+    out = np.zeros(COUNT, np.float32)
+    face = run(vendor, TREE, TREE_MSL, out, given)
+    np.testing.assert_allclose(out, given.sum() - given[10] + 50, rtol=1e-5)
+    said = origin(face, 3)
+    tree, _, lines = said.partition(" values in all. What made them, the rarest first")
+    assert int(tree.splitlines()[-1]) > 60
+    assert ": not shown" in tree
+    first = lines.splitlines()[1:3]
+    assert all(line.split()[:4] == ["1", "lane", "1", "value"] for line in first[:1])
+    assert any(word in line for line in first for word in ("50.0f", "42480000", str(0x42480000)))
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_the_place_of_a_store_is_followed_as_its_value_is(vendor: str) -> None:
+    """So that of an element in a wrong place it is said which numbers the place is from."""
+    given = np.arange(COUNT, dtype=np.uint32)
+    out = np.zeros(COUNT, np.uint32)
+    face = run(vendor, RADIX, RADIX_MSL, out, given)
+    said = origin(
+        face, 11
+    )  # where thread 20 went; thread 22's number is stored there, too, by the same instruction
+    address = [line for line in said.splitlines() if line.strip().startswith("its address: ")]
+    assert address
+    assert (
+        int(said.partition(" values in all.")[0].splitlines()[-1]) > 100
+    )  # all rounds of the loop that counts

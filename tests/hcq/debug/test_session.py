@@ -83,8 +83,7 @@ def test_going_back_shows_what_was_there_before(vendor: str, monkeypatch: pytest
     bench.session.points.add("kernel", "*")
     assert bench.launch() is None
     assert done
-    if vendor != "metal":  # whose launches are run again from the beginning
-        assert 0 < len(bench.session.history.records[0].snapshots) <= 7
+    assert 0 < len(bench.session.history.records[0].snapshots) <= 7
 
 
 @AND_METAL

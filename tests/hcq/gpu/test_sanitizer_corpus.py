@@ -23,8 +23,14 @@ pytestmark = pytest.mark.own_devices
 CASES = [(row, word) for row in ROWS for word in row.only or LANGUAGES[row.language].machines]
 ORDERED = [case for case in CASES if "metal" not in case[1]]
 Open = Callable[[str, str], Any]
-HIDDEN = {"a histogram is counted before it is zeroed"}  # some orders of AMD's waves have an atomic between
-KIN = {"shared-race": ["lane-race"], "global-race": ["lane-race"]}  # what a fault may break, too
+HIDDEN = {
+    "a histogram is counted before it is zeroed": "hip",  # some orders of AMD's waves have an atomic between
+    "a named barrier that counts half of its warps": "whole cuda",  # in some those meet that read from each other
+}
+KIN = {
+    "shared-race": ["lane-race", "async-copy-not-waited"],
+    "global-race": ["lane-race"],
+}  # what it may break, too
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +62,10 @@ def rules(gpu: Any, language: Language, row: Row, text: str) -> set[str]:
     kinds = ("buffer",) * len(row.buffers) + ("int",) * len(row.numbers)
     kernel = gpu.load(image, language.entry, args=kinds)
     buffers = []
-    for size in row.buffers:
+    for number, size in enumerate(row.buffers):
         buffers.append(gpu.alloc(size, "buffer"))
-        buffers[-1].write(bytes(size))
+        if number not in row.fresh:
+            buffers[-1].write(bytes(size))
     try:
         gpu.run(kernel, [*buffers, *row.numbers], grid=(row.grid, 1, 1), block=(row.block, 1, 1))
     except DeviceFault:  # the rule says why, too
@@ -89,7 +96,7 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> None:
     gpu, language = open_for(f"{machine}:seed=5", row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
-    if row.name in HIDDEN:
+    if HIDDEN.get(row.name) == row.language:
         return
     assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
         row.rule,
@@ -97,13 +104,13 @@ def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> No
     }
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.name in HIDDEN and row.language == "hip"], ids=_called
-)
+@pytest.mark.parametrize("row", [row for row in ROWS if HIDDEN.get(row.name) == row.language], ids=_called)
 def test_a_race_that_some_orders_hide_is_found_among_twenty(row: Row, open_for: Open) -> None:
     found = set()
     for seed in range(1, 21):
-        found |= rules(open_for(f"amd:gfx90a:seed={seed}", row.word), LANGUAGES["hip"], row, row.wrong)
+        language = LANGUAGES[row.language]
+        gpu = open_for(f"{language.machines[0]}:seed={seed}", row.word)
+        found |= rules(gpu, language, row, row.wrong)
         if found:
             break
     assert found == {row.rule}

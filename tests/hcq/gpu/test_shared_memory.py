@@ -137,7 +137,7 @@ def test_a_graph_keeps_the_size_that_each_launch_was_recorded_with(gpu: GpuDevic
 
 
 @pytest.mark.parametrize("queue", ["pm4", "aql"])
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 def test_amd_kernels_are_told_the_size_and_find_it_behind_their_own(
     open_amd: Open, arch: str, queue: str
 ) -> None:

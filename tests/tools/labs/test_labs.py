@@ -108,3 +108,70 @@ def test_a_file_that_breaks_says_how_and_start_overwrites_nothing(
     assert main(["check", "1", "none.py"]) == 2
     assert main([]) == 0
     assert {path.name for path in EXERCISES.glob("[!_]*.py")} == {lab.file for lab in LABS.values()}
+
+
+# of lab 1, which a device in a good mood runs rightly all the same: what changes, and what is said of it
+LUCKY: dict[str, tuple[Sequence[Change], str]] = {
+    "no wait": ([(".wait(ready, 2)", "")], "nothing makes the second copy wait"),
+    "a value that it has at first": ([("wait(ready, 2)", "wait(ready, 0)")], "nothing makes the second copy wait"),
+    "set before the copy": (
+        [(".copy(b, a, a.size_bytes).signal(ready, 1)", ".signal(ready, 2).copy(b, a, a.size_bytes)")],
+        "nothing makes the second copy wait",
+    ),
+    "waited for behind the copy": (
+        [(".wait(ready, 2).copy(c, b, b.size_bytes)", ".copy(c, b, b.size_bytes).wait(ready, 1)")],
+        "nothing makes the second copy wait",
+    ),
+    "one queue": (
+        [
+            (".submit()\n    done = dev.queue().wait(ready, 2)", ".wait(ready, 1)"),
+            ("dev.queue().copy(b", "done = dev.queue().copy(b"),
+        ],
+        "both copies are in one queue",
+    ),
+    "the host waits": ([("    done = dev.queue().wait(ready, 2)", "    ready.wait(1)\n    done = dev.queue()")], ""),
+    "higher values": ([("signal(ready, 1)", "signal(ready, 5)"), ("wait(ready, 2)", "wait(ready, 3)")], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", LUCKY)
+def test_a_queue_that_is_not_made_to_wait_is_wrong_however_the_copies_come_out(
+    answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, wanted = LUCKY[answer]
+    text = (EXERCISES / "hang.py").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "mine.py").write_text(text)
+    assert main(["check", "1", str(tmp_path / "mine.py")]) == bool(wanted)
+    assert (f"still wrong: {wanted}" if wanted else "right. ") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "raise SystemExit", "print('[]', flush=True) or os._exit(0)"])
+def test_a_file_that_ends_its_check_is_wrong(
+    end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(f"import os, sys\ndef run(dev, a, b, c):\n    {end}\n")
+    assert main(["check", "1", str(tmp_path / "mine.py")]) == 1
+    assert "still wrong: " in capsys.readouterr().out
+
+
+def test_a_sum_with_twice_the_barriers_is_told_how_few_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs(3)
+    text = (
+        (EXERCISES / "race.py").read_text().replace("        if (", "        __syncthreads();\n        if (")
+    )
+    (tmp_path / "mine.py").write_text(text)
+    assert main(["check", "3", str(tmp_path / "mine.py")]) == 1
+    assert "each warp comes to 16 barriers; 9 do" in capsys.readouterr().out
+
+
+def test_numbers_that_are_not_loaded_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs(2)
+    text = (EXERCISES / "wait.py").read_text().replace("v_mul_lo_u32 v3, v2, 3", "v_mul_lo_u32 v3, v0, 3")
+    (tmp_path / "mine.py").write_text(text)
+    assert main(["check", "2", str(tmp_path / "mine.py")]) == 1
+    assert "out: 256 of 256 numbers are wrong" in capsys.readouterr().out

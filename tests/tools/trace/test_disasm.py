@@ -85,7 +85,7 @@ def test_an_object_with_line_tables_shows_its_source(compile_c):
     assert {"kernel.c:2", "kernel.c:3"} <= {line.source for line in found}
 
 
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201", "gfx90a", "gfx942"])
+@pytest.mark.parametrize("arch", ["gfx1030", "gfx1100", "gfx1201", "gfx90a", "gfx942"])
 def test_amd_code_is_read_by_our_own_tables(arch):
     import llvmlite.binding as llvm
 

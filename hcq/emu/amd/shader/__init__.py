@@ -1,10 +1,11 @@
-"""The shader core of an emulated AMD GPU: machine code of five architectures, run by NumPy over many waves at once.
+"""The shader core of an emulated AMD GPU: machine code of seven instruction sets, run by NumPy over many waves at once.
 
 Each group stands on those above it.
 
 Instruction sets
     isa.py               what one is: formats, opcodes, decode, encode
-    rdna3.py, rdna4.py   gfx11 and gfx12: their formats, the newer ones as changes; opcodes/ has numbers and names
+    rdna3.py             gfx11: its formats; opcodes/ has numbers and names
+    rdna2.py, rdna35.py, rdna4.py   gfx1030, gfx1151 and gfx12, as changes of it
     cdna2.py, cdna3.py, cdna4.py   the same for gfx90a, gfx942 and gfx950
     architectures.py     which architecture has which; disassembly.py: instructions as text
 State

@@ -106,5 +106,5 @@ CDNA2 = Isa(
     vop3_literals=False,
     has_sdwa=True,
     generation=9,
-    scratch_in_memory=True,
+    flat_scratch=102,
 )

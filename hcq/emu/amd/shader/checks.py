@@ -19,6 +19,7 @@ from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_order import acquires, orders_a_group
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
 from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
+from hcq.emu.amd.shader.polls import polls_of
 from hcq.emu.amd.shader.race_steps import Looking, LookingAtLds
 from hcq.emu.amd.shader.register_waits import RegisterWaits, Words
 from hcq.emu.amd.shader.residents import Residents
@@ -172,4 +173,7 @@ def _races(checks: Checks, program: Program, residents: Residents) -> Races:
         shared = SharedRaces(
             order, launch.lds_bytes, lambda wave, lane: name_of(start + wave, lane), program.text, checks
         )
-    return Races(order, shared, everywhere, "unequal" in checks.words)
+    races = Races(order, shared, everywhere, "unequal" in checks.words)
+    if launch.lds_bytes:
+        races.polls = polls_of(program)
+    return races

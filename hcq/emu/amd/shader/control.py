@@ -31,7 +31,8 @@ from hcq.emu.amd.shader.scalar_memory_ops import clock
 from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 
 NO_EFFECT = {
-    *"s_nop s_sethalt s_set_inst_prefetch_distance s_clause s_delay_alu s_waitcnt_depctr s_waitcnt s_wait_idle".split(),
+    *"s_nop s_sethalt s_set_inst_prefetch_distance s_inst_prefetch s_clause s_delay_alu s_waitcnt_depctr".split(),
+    *"s_waitcnt s_wait_idle".split(),
     *"s_wait_event s_setprio s_sendmsg s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm".split(),
     *"s_icache_inv s_wakeup s_version s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt".split(),
     *"s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt".split(),
@@ -95,7 +96,7 @@ def compile_ending(ctx: Context) -> Ending | None:
         return Ending("signal", signal_barrier(ctx))
     if name == "s_barrier_wait" and inst.fields["simm16"] == 0xFFFF:
         return Ending("wait", goes_to(inst.next_pc))
-    if name.startswith(("s_barrier_", "s_get_barrier_")) or name == "s_alloc_vgpr":
+    if name.startswith("s_barrier_") or name == "s_alloc_vgpr":
         raise ctx.refuse(
             "barriers other than the workgroup's, and changing numbers of registers, are not emulated"
         )
@@ -142,11 +143,11 @@ def trap(inst: Instruction) -> Callable[[Batch], list[Batch]]:
 def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
     """Arrive at the workgroup's barrier and go on; s_barrier_wait waits for the others."""
     inst = ctx.inst
-    if inst.fields["ssrc0"] != WORKGROUP_BARRIER:
-        raise ctx.refuse(f"barrier {inst.fields['ssrc0']} is not emulated; -1 is the workgroup's")
+    refuse_other_barriers(ctx)
     tells_first = inst.name.endswith("isfirst")
 
     def run(b: Batch) -> list[Batch]:
+        b.residents.go_on(b.ids)
         first = b.residents.arrive(b.ids)
         if tells_first:
             b.scc = first
@@ -154,6 +155,31 @@ def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
         return [b]
 
     return run
+
+
+def barrier_state(ctx: Context) -> Step:
+    """The workgroup's barrier: bit 0, whether there is one; bits 10:4, its waves; bits 22:16, those that have come.
+
+    Source: Linux, cwsr_trap_handler_gfx12.asm, BARRIER_STATE_*. A workgroup of one wave has none (inferred from the
+    RDNA4 ISA document, where its barriers do nothing).
+    """
+    refuse_other_barriers(ctx)
+    write = scalar_write(ctx, ctx.inst.fields["sdst"])
+
+    def run(b: Batch) -> None:
+        residents, groups = b.residents, b.groups
+        waves, came = residents.alive[groups], residents.arrived[groups]
+        state = np.where(residents.waves_per_group > 1, came << 16 | waves << 4 | 1, 0)
+        write(b, state.astype(np.uint32))
+
+    return run
+
+
+def refuse_other_barriers(ctx: Context) -> None:
+    """Raises IllegalOperation for a barrier that is not the workgroup's: RDNA4 has no others for kernels."""
+    number = ctx.inst.fields["ssrc0"]
+    if number != WORKGROUP_BARRIER:
+        raise ctx.refuse(f"barrier {number} is not emulated; -1 is the workgroup's")
 
 
 def condition(ctx: Context, name: str) -> Callable[[Batch], Array]:
@@ -295,7 +321,9 @@ def compile_control(ctx: Context) -> Step | None:
     if name == "s_getreg_b32":
         return get_register(ctx)
     if name in ("s_setreg_b32", "s_setreg_imm32_b32"):
-        return lambda b: None  # only MODE has a meaning here, and it closes the block
+        return set_register(ctx)
+    if name == "s_get_barrier_state":
+        return barrier_state(ctx)
     if name in ("s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"):
         words = 2 if name.endswith("b64") else 1
         if inst.fields["ssrc0"] != 131:
@@ -304,6 +332,30 @@ def compile_control(ctx: Context) -> Step | None:
         dtype = np.uint64 if words == 2 else np.uint32
         return lambda b: write(b, np.full(b.waves, clock() & (2 ** (32 * words) - 1), dtype))
     return None
+
+
+def flat_scratch_registers(ctx: Context) -> dict[int, int]:
+    """gfx10's FLAT_SCR_LO and HI: number -> the scalar register in whose place it is kept here."""
+    return {20: ctx.isa.flat_scratch, 21: ctx.isa.flat_scratch + 1} if ctx.isa.generation == 10 else {}
+
+
+def set_register(ctx: Context) -> Step:
+    """s_setreg: of what does not close a block only FLAT_SCR_LO and HI have a meaning here."""
+    inst = ctx.inst
+    number, offset, size = register_field(inst)
+    place = flat_scratch_registers(ctx).get(number)
+    if place is None:
+        return lambda b: None
+    old, write = scalar32(ctx, place), scalar_write(ctx, place)
+    literal = np.uint32(inst.literal or 0)
+    read = scalar32(ctx, inst.fields["sdst"]) if inst.name == "s_setreg_b32" else None
+    mask = np.uint32((1 << size) - 1 << offset & 0xFFFFFFFF)
+
+    def run(b: Batch) -> None:
+        value = (np.full(b.waves, literal) if read is None else read(b)) << np.uint32(offset)
+        write(b, value & mask | old(b) & ~mask)
+
+    return run
 
 
 def get_register(ctx: Context) -> Step:
@@ -318,6 +370,7 @@ def get_register(ctx: Context) -> Step:
         3: lambda b: np.zeros(b.waves, np.uint32),  # TRAPSTS: none
         20: lambda b: np.zeros(b.waves, np.uint32),  # gfx942 XCC_ID; gfx11 FLAT_SCR_LO: scratch starts at 0
         21: lambda b: np.zeros(b.waves, np.uint32),
+        **{number: scalar32(ctx, place) for number, place in flat_scratch_registers(ctx).items()},
         29: lambda b: np.full(b.waves, time.perf_counter_ns() & 0xFFFFF, np.uint32),
         4 if gfx9 else 23: lambda b: b.ids.astype(np.uint32),
     }

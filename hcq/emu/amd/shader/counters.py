@@ -196,7 +196,7 @@ def _vector(ctx: Context) -> Count:
 def _count_scratch(b: Batch, kind: str, wave: Array, lane: Array, offsets: Array, size: int) -> None:
     """Scratch of these lanes, by offsets. On gfx90a it is in the kernel's memory, else in a place of the model's."""
     warps, blocks = _of_waves(b, wave)
-    if b.residents.scratch_in_memory:
+    if b.residents.flat_scratch:
         _count_words(b, kind, wave, scratch_of(b, wave, lane), offsets, size)
     else:
         _tally(b).private(kind, warps, blocks, lane, offsets, size)

@@ -29,16 +29,14 @@ def span(letter: str, first: int, width: int) -> str:
 
 def scalar_name(isa: Isa, code: int, width: int) -> str:
     """A scalar operand as text: s5, vcc, exec_lo, m0."""
-    null = None if isa.has_sdwa else 124
-    m0 = 124 if isa.has_sdwa else 125
-    if code == null:
+    if code == isa.null:
         return "null"
-    if code == m0:
+    if code == isa.m0:
         return "m0"
     for base, name in (
         (106, "vcc"),
         (126, "exec"),
-        *(((102, "flat_scratch"), (104, "xnack_mask")) if isa.has_sdwa else ()),
+        *(((102, "flat_scratch"), (104, "xnack_mask")) if isa.is_gfx9 else ()),
     ):
         if code in (base, base + 1):
             return name if width == 64 else f"{name}_{'lo' if code == base else 'hi'}"
@@ -78,7 +76,7 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
     """One operand of an instruction as text."""
     if operand.field == "vcc":
         named = inst.named_mask
-        return "vcc" if named is None else scalar_name(isa, named, 64 if isa.has_sdwa else 32)
+        return "vcc" if named is None else scalar_name(isa, named, 64 if isa.is_gfx9 else 32)
     if operand.field == "literal32":
         return f"{inst.literal or 0:#x}"
     code = inst.fields[operand.field]
@@ -118,7 +116,7 @@ def source_operand(isa: Isa, inst: Instruction, operand: Operand, code: int) -> 
     return name
 
 
-def flags(inst: Instruction) -> list[str]:
+def flags(isa: Isa, inst: Instruction) -> list[str]:
     """The modifiers behind the operands, those at their default left out."""
     fields, out = inst.fields, []
     for name in ("opsel", "opsel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp"):
@@ -129,7 +127,7 @@ def flags(inst: Instruction) -> list[str]:
         out += [f"{name}:{fields[name]}" for name in ("offset0", "offset1") if fields[name]]
     elif fields.get("offset") and inst.format != "SMEM":
         offset = fields["offset"]
-        top = 1 << 23 if "scope" in fields else 1 << 12
+        top = 1 << (24 if "scope" in fields else isa.flat_offset_bits) - 1
         unsigned = inst.format == "MUBUF" and "scope" not in fields
         out.append(f"offset:{offset if unsigned else (offset ^ top) - top}")
     out += [
@@ -182,16 +180,20 @@ def text(isa: Isa, inst: Instruction) -> str:
         operands = tuple(one for one in operands if one.field != "vdst")
     names = [operand_name(isa, inst, operand) for operand in operands]
     if inst.format in ("GLOBAL", "SCRATCH"):
-        off = fields["saddr"] == (127 if isa.has_sdwa else 124)
+        off = fields["saddr"] in (isa.no_saddr, isa.no_address)
         saddr = "off" if off else scalar_name(isa, fields["saddr"], 64 if inst.format == "GLOBAL" else 32)
         at = next((i for i, o in enumerate(operands) if o.field == "addr"), None)
         if at is not None and inst.format == "GLOBAL" and not off:
             names[at] = f"v{fields['addr']}"
-        if at is not None and inst.format == "SCRATCH" and not fields.get("sve", off):
+        if (
+            at is not None
+            and inst.format == "SCRATCH"
+            and not fields.get("sve", fields["saddr"] == isa.no_saddr)
+        ):
             names[at] = "off"
         names.append(saddr)
     if inst.format == "SMEM":
         top = 1 << 23 if isa.generation == 12 else 1 << 20
         names.append(f"{(fields['offset'] ^ top) - top:#x}" if inst.opcode.operands else "")
     line = f"{inst.name} {', '.join(name for name in names if name)}".rstrip()
-    return " ".join([line, *flags(inst)])
+    return " ".join([line, *flags(isa, inst)])

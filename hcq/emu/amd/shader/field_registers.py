@@ -13,7 +13,6 @@ from typing import NamedTuple
 from hcq.emu.amd.shader.isa import Instruction, Operand
 
 VCC, EXEC = 106, 126
-NULL = 124  # from gfx11 on
 SCALARS = 128  # codes below name scalar registers
 VECTORS = (
     256  # codes of sources from there on name vector registers; here, all vector registers have such numbers
@@ -103,7 +102,7 @@ def use_of(inst: Instruction, wave_size: int, has_halves: bool) -> Use:
             first = (ACCUMULATORS if inst.fields.get("acc") else VECTORS) + inst.fields["vdst"]
             writes.append(Part("vdst", first, words))
     has_base = inst.format == "SMEM" and inst.opcode.operand("sbase") is not None
-    if has_base and (register := _scalar_offset(inst)) is not None:
+    if has_base and (register := _scalar_offset(inst, 124 if has_halves else 125)) is not None:
         reads.append(Part("soffset", register, 1))
     if READS_OLD.match(inst.name):
         reads += [part._replace(field="old") for part in writes[:1]]
@@ -159,11 +158,11 @@ def _first(inst: Instruction, name: str, file: str) -> int:
     return (ACCUMULATORS if is_accumulator else VECTORS) + code
 
 
-def _scalar_offset(inst: Instruction) -> int | None:
+def _scalar_offset(inst: Instruction, null: int) -> int | None:
     """The register that a scalar load adds to its offset."""
     fields = inst.fields
     if "soffset_en" not in fields:
-        return fields["soffset"] if fields["soffset"] != NULL else None
+        return fields["soffset"] if fields["soffset"] != null else None
     if fields["soffset_en"]:
         return fields["soffset"]
     return None if fields["imm"] else fields["offset"] & 127

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +21,17 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.field_registers import SCALAR_FORMATS, VCC, VECTORS, Use, use_of
-from hcq.emu.amd.shader.lane_access import access_of, active
+from hcq.emu.amd.shader.lane_access import access_of, active, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers, waves_of
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import Buffer, address_of, flat, indices, mover, scratch_of
-from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step
+from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
+from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, offset_of
 from hcq.emu.amd.shader.shadow_moves import moved
 from hcq.emu.amd.shader.shadow_results import compute
 from hcq.emu.amd.shader.shadows import SCC, Follow, Unwritten, number_of, numbers_of
 from hcq.emu.amd.shader.waves import Batch
-from hcq.emu.shader.unwritten import Read
+from hcq.emu.shader.unwritten import Read, tell
 
 MATRICES = ("v_wmma", "v_swmmac", "v_mfma", "v_smfmac")
 
@@ -39,7 +41,7 @@ class Following:
 
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction, with its shadows made before."""
-        use = use_of(ctx.inst, ctx.wave_size, not ctx.is_gfx9)
+        use = use_of(ctx.inst, ctx.wave_size, ctx.isa.has_halves)
         follow = _follow(ctx, use, step)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
@@ -164,6 +166,7 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
         made_of += lane[:1] if has_saddr or inst.format == "SCRATCH" else lane
     data = numbers_of(ctx, use.read("data")) if access.verb == "store" else []
     results = [number_of(ctx, each) for part in use.writes for each in part.registers]
+    changes = access.verb == "atomic" and ("cmpswap" in inst.name or "swap" not in inst.name)
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
         if not b.lanes.any():
@@ -178,6 +181,8 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
         if access.verb == "atomic":
             for number in results:
                 unwritten.put(b, number, None, None)
+            if changes:
+                _changed(unwritten, b, unwritten.shadow.memory, addresses, access.words, "global", pc)
             return
         made = unwritten.shadows(b)
         unwritten.settle(b, data)
@@ -195,6 +200,21 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
         _after(unwritten, b, made, results, lambda row: _read(unwritten, b, row, space, addresses, pc))
 
     return follow
+
+
+def _changed(
+    unwritten: Unwritten, b: Batch, shadows: Any, addresses: Array, words: int, space: str, pc: int
+) -> None:
+    """An atomic operation of all lanes that are on: what nobody wrote there is told once, and counts as written."""
+    found = shadows.gather(addresses, words).any(axis=0)
+    which = np.flatnonzero(found)
+    if not len(which):
+        return
+    wave, lane = (int(each[which[0]]) for each in indices(b))
+    address, who, text = int(addresses[which[0]]), b.lane_names(wave, lane), unwritten.text_of(pc)
+    read = Read(space, address if space == "global" else address & 0xFFFFFFFF, "", pc, text, who)
+    tell(unwritten.checks, "atomic", read, text, pc, who, len(which))
+    shadows.scatter(addresses, np.zeros((words, len(addresses)), np.uint32))
 
 
 def _lds(ctx: Context, use: Use) -> Follow | None:
@@ -238,15 +258,19 @@ def _lds(ctx: Context, use: Use) -> Follow | None:
 
 
 def _lds_other(ctx: Context, results: list[int], made_of: list[int]) -> Follow:
-    """Atomics, which leave the shadow of their place as it is but for exchanges."""
+    """Atomics: who changes what nobody wrote is told, an exchange writes it; and others, of which less is known."""
     inst = ctx.inst
     size = 8 if inst.name.endswith("64") else 4
     writes = "xchg" in inst.name or "wrxchg" in inst.name or "addtid" in inst.name or "append" in inst.name
     offset, address, pc = offset16(ctx), inst.fields["addr"], inst.pc
+    changes = parse_access("atomic_" + inst.name[3:].replace("_rtn", "")) if not writes else None
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
         if made_of:
             unwritten.used(b, "address", made_of, pc)
+        if changes is not None and not inst.fields.get("gds"):
+            store = LdsStore(unwritten.shadows(b), waves_of(b))
+            _changed(unwritten, b, store, lane_addresses(b, address, offset), changes.words, "shared", pc)
         if writes:  # where exactly does not matter: less is found
             made = unwritten.shadows(b)
             if "addtid" in inst.name or "2addr" in inst.name or "2_" in inst.name or "append" in inst.name:
@@ -285,9 +309,14 @@ def _through(ctx: Context, use: Use) -> Follow:
     data = numbers_of(ctx, use.read("vdata")) if "store" in name and "lds" not in name else []
     results = [number_of(ctx, each) for part in use.writes for each in part.registers]
     private = _private(ctx, results, data)
+    words = LOAD_WORDS.get(name.removeprefix("s_load_")) if name.startswith("s_load_") else None
+    scalars = None if words is None else _scalars(ctx, results, words)
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
         unwritten.used(b, "address", made_of, pc)
+        if scalars is not None:
+            scalars(unwritten, b)
+            return
         if private is not None and private(unwritten, b):
             return
         unwritten.used(b, "store", data, pc)
@@ -297,15 +326,28 @@ def _through(ctx: Context, use: Use) -> Follow:
     return follow
 
 
+def _scalars(ctx: Context, results: list[int], words: int) -> Follow:
+    """A scalar load of words."""
+    base, offset, pc = scalar64(ctx, 2 * ctx.inst.fields["sbase"]), offset_of(ctx), ctx.inst.pc
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        addresses = (base(b) + offset(b)) & ~np.uint64(3)
+        rows = unwritten.shadow.memory.gather(addresses, words)
+        for word, number in enumerate(results[:words]):
+            row, read = rows[word][:, None], None
+            if row.any():
+                wave = int(np.argmax(row[:, 0] != 0))
+                at, who = int(addresses[wave]) + 4 * word, b.lane_names(wave, 0)
+                read = Read("global", at, "", pc, unwritten.text_of(pc), who)
+            unwritten.put(b, number, None if read is None else row, read)
+
+    return follow
+
+
 def _private(ctx: Context, results: list[int], data: list[int]) -> Callable[[Unwritten, Batch], bool] | None:
     """What follows an access of scratch by a descriptor, as gfx90a has it; it says whether that was one."""
     access = access_of(ctx, ctx.inst.name.split("_", 1)[1]) if ctx.inst.format == "MUBUF" else None
-    if (
-        access is None
-        or access.verb == "atomic"
-        or not ctx.isa.scratch_in_memory
-        or ctx.inst.fields.get("lds")
-    ):
+    if access is None or access.verb == "atomic" or not ctx.isa.flat_scratch or ctx.inst.fields.get("lds"):
         return None
     buffer, move, pc = Buffer(ctx, access), mover(ctx, access), ctx.inst.pc
 

@@ -2,7 +2,7 @@
 
 In       Packet layouts with an `encoding` field (formats), opcodes/*.txt (numbers, names, operands)
 Out      Isa.decode(words, pc) -> Instruction, Isa.encode(name, fields...) -> words
-Next     rdna3.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
+Next     rdna3.py, rdna2.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
          disassembly.py (text)
 
 A format's `encoding` fields hold the bits that tell it from the others; `op` is the opcode number. An instruction is
@@ -141,7 +141,7 @@ class Dpp8(Packet, words=1):
 
 
 class Sdwa(Packet, words=1):
-    """The word after a gfx9 instruction whose src0 is 249: bytes and halves of registers."""
+    """The word after an instruction of gfx9 or gfx10 whose src0 is 249: bytes and halves of registers."""
 
     src0 = bits(7, 0)
     dst_sel = bits(10, 8, default=6)
@@ -195,7 +195,19 @@ class Format:
         if op is None:
             return 0
         at, low = divmod(op.low, 32)
-        return words[at] >> low & (1 << op.width) - 1 if at < len(words) else -1
+        if at >= len(words):
+            return -1
+        number = words[at] >> low & (1 << op.width) - 1
+        high = self.layout.fields.get("op_high")  # MTBUF of gfx10
+        return number | words[1] >> high.low - 32 << op.width & 1 << op.width if high else number
+
+    def fields_of(self, opcode: Opcode) -> dict[str, int]:
+        """An opcode's number, by the fields that have it."""
+        high = self.layout.fields.get("op_high")
+        if high is None:
+            return {"op": opcode.number}
+        width = self.layout.fields["op"].width
+        return {"op": opcode.number & (1 << width) - 1, "op_high": opcode.number >> width}
 
 
 @dataclass(frozen=True)
@@ -239,8 +251,9 @@ class Isa:
     """An instruction set: opcodes/NAME.txt in these formats. They are tried in order: narrower encodings stand first.
 
     vop1_base           where VOP3's numbers of VOP1 instructions begin
-    generation          of the graphics IP: 9, 11, 12
-    scratch_in_memory   kernels find scratch memory through SGPRs; later parts hide where it is
+    has_sdwa            a word behind an instruction may name bytes and halves of its registers
+    generation          of the graphics IP: 9, 10, 11, 12
+    flat_scratch        the first of two scalar registers that tell where scratch memory of a wave is; 0: hidden ones do
     has_ocp_floats      its floats of eight bits are those of the Open Compute Project, and not FNUZ
     has_wide_loads_to_lds   a lane may load 12 or 16 bytes straight to LDS
     waits_for_transcendentals   vector instructions do, by themselves
@@ -255,16 +268,23 @@ class Isa:
         vop3_literals: bool = True,
         has_sdwa: bool = False,
         generation: int = 11,
-        scratch_in_memory: bool = False,
+        flat_scratch: int = 0,
         has_ocp_floats: bool = False,
         has_wide_loads_to_lds: bool = False,
         waits_for_transcendentals: bool = True,
     ) -> None:
         self.name, self.arch, self.generation = name, arch, generation
         self.vop3_literals, self.has_sdwa = vop3_literals, has_sdwa
-        self.scratch_in_memory, self.has_ocp_floats = scratch_in_memory, has_ocp_floats
+        self.flat_scratch, self.has_ocp_floats = flat_scratch, has_ocp_floats
         self.has_wide_loads_to_lds = has_wide_loads_to_lds
         self.waits_for_transcendentals = waits_for_transcendentals
+        self.is_gfx9, self.has_halves = generation == 9, generation >= 11
+        self.null, self.m0 = {9: (-1, 124), 10: (125, 124)}.get(generation, (124, 125))
+        self.no_saddr = 127 if self.is_gfx9 else self.null
+        self.no_address = (
+            127 if generation == 10 else self.no_saddr
+        )  # of a scratch access: no register at all
+        self.flat_offset_bits = 12 if generation == 10 else 13
         tables = read_tables(name.lower())
         self.dual = tables.pop("VOPD", {})
         promotions = (("VOPC", 0), ("VOP2", 0x100), ("VOP1", vop1_base))
@@ -309,11 +329,11 @@ class Isa:
             opcode, pair
         ):
             literal, length = self.extra(words, length, pc), length + 1
-        elif one.name in ("VOP1", "VOP2", "VOPC") or (one.name.startswith("VOP3") and not self.has_sdwa):
+        elif one.name in ("VOP1", "VOP2", "VOPC") or (one.name.startswith("VOP3") and self.has_halves):
             source = fields.get("src0")
             if source == DPP:
                 dpp, length = Dpp16.decode([self.extra(words, length, pc)]), length + 1
-            elif source in (DPP8, DPP8_FI) and not self.has_sdwa:
+            elif source in (DPP8, DPP8_FI) and not self.is_gfx9:
                 dpp, length = Dpp8.decode([self.extra(words, length, pc)]), length + 1
             elif source == SDWA and self.has_sdwa:
                 sdwa, length = Sdwa.decode([self.extra(words, length, pc)]), length + 1
@@ -360,12 +380,19 @@ class Isa:
     ) -> tuple[int, ...]:
         """Words of an instruction from raw field values; `extra` is its DPP or SDWA word."""
         one, opcode = self.find(name, form)
-        words = one.layout(op=opcode.number, **fields).words
+        words = one.layout(**one.fields_of(opcode), **fields).words
         if literal is not None:
             words = (*words, literal)
         if extra is not None:
             words = (*words, *extra.words)
         return words
+
+
+def wait_counts(bits: int, generation: int) -> tuple[int, int]:
+    """How many accesses s_waitcnt leaves under way: of vector memory, of LDS and scalar memory."""
+    if generation >= 11:
+        return bits >> 10 & 63, bits >> 4 & 63
+    return bits & 0xF | bits >> 14 << 4, bits >> 8 & (0x3F if generation == 10 else 0xF)
 
 
 def needs_literal(opcode: Opcode, pair: tuple[Opcode, Opcode] | None) -> bool:

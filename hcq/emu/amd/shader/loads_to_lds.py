@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.isa import Instruction, wait_counts
 from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore
 from hcq.emu.amd.shader.memory_ops import (
@@ -29,6 +29,7 @@ from hcq.emu.amd.shader.memory_ops import (
     Buffer,
     address_of,
     indices,
+    only_stores,
     scratch_of,
     signed_offset,
 )
@@ -132,11 +133,13 @@ def place_in_lds(ctx: Context) -> Callable[[Batch, Array, Array], Array]:
 def counted(ctx: Context, step: Step) -> Step:
     """An instruction's step, which waits if it is s_waitcnt, and is counted in vmcnt if it belongs there."""
     inst = ctx.inst
-    if inst.name == "s_waitcnt":
+    if inst.name in ("s_waitcnt", "s_waitcnt_vmcnt"):
         bits = inst.fields["simm16"]
-        left = bits & 0xF | bits >> 14 << 4
+        left = wait_counts(bits, ctx.isa.generation)[0] if inst.name == "s_waitcnt" else bits
         return lambda b: b.residents.arrivals.wait(b.ids, left)
     if inst.format not in (*SEGMENTS, "MUBUF") or inst.name in INVALIDATES or inst.name in OTHER_CACHES:
+        return step
+    if not ctx.is_gfx9 and only_stores(inst):
         return step
 
     def run(b: Batch) -> None:

@@ -87,11 +87,12 @@ def first_batch(residents: Residents, by_wave: bool = False) -> Batch:
         v[...] = 0
     else:
         v = np.zeros(shape, np.uint32)
-    v[0] = items.packed_ids(
+    packed = items.packed_ids(
         residents.group_ids, residents.place_in_group, residents.wave_size, launch.id_dimensions
     )
+    v[: launch.id_registers] = launch.unpacked(packed)
     if residents.unwritten is not None:
-        v, s = residents.unwritten.start(v, s)
+        v, s = residents.unwritten.start(v, s, launch.id_registers)
     return Batch(residents, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
 
 
@@ -327,4 +328,6 @@ class Machine:
                 still.append(b.take(~goes))
                 out[-1].turn = still[-1].turn = b.turn
         self.waiting = still
+        for b in out:
+            residents.come_back(b.ids)
         return out

@@ -54,7 +54,7 @@ class Table(dict[str, Meaning]):
         self.update(dict.fromkeys(names.split(), row))
 
 
-# gfx942 name -> the name of the same operation in our tables
+# gfx9's or gfx10's name -> the name of the same operation in our tables
 ALIASES = {
     "v_add_u32": "v_add_nc_u32",
     "v_sub_u32": "v_sub_nc_u32",
@@ -80,6 +80,8 @@ ALIASES = {
     "v_cvt_pknorm_i16_f16": "v_cvt_pk_norm_i16_f16",
     "v_cvt_pknorm_u16_f16": "v_cvt_pk_norm_u16_f16",
     "v_mul_legacy_f32": "v_mul_dx9_zero_f32",
+    "v_fma_legacy_f32": "v_fma_dx9_zero_f32",
+    "v_fmac_legacy_f32": "v_fmac_dx9_zero_f32",
     "v_mad_legacy_f16": "v_mad_f16",
     "v_mad_legacy_u16": "v_mad_u16",
     "v_mad_legacy_i16": "v_mad_i16",

@@ -22,7 +22,9 @@ import numpy as np
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.amd.shader.lane_access import Access, access_of, active, located
+from hcq.emu.amd.shader.field_registers import returns
+from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.lane_access import Access, access_of, active, located, parse_access, typed_access
 from hcq.emu.amd.shader.lds_ops import LdsStore, modify_inside
 from hcq.emu.amd.shader.operands import (
     PRIVATE_APERTURE,
@@ -35,13 +37,20 @@ from hcq.emu.amd.shader.operands import (
 )
 from hcq.emu.amd.shader.waves import Batch
 
-FLAT_SCRATCH = 102  # a pair of scalar registers, on gfx90a
 LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
 SWIZZLE_ENABLE = 1 << 31
 SPREAD_MASK = 0xF << 20 | 1 << 19  # element_size 19, 20; index_stride 21, 22; add_tid_enable 23
 SPREAD_SCRATCH = 1 << 19 | 3 << 21 | 1 << 23  # elements of 4 bytes, 64 lanes, by lane
+INDEX_STRIDE, SPREAD_GFX10 = 3 << 21, 1 << 23 | 1 << 22  # gfx10, elements of 4 bytes: 2 is 32 lanes, 3 is 64
 INVALIDATES = {*"buffer_gl0_inv buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol global_inv global_wbinv".split()}
 OTHER_CACHES = {*"buffer_gl1_inv buffer_wbl2 buffer_invl2 global_wb".split()}
+
+
+def only_stores(inst: Instruction) -> bool:
+    """Whether an instruction gives nothing back; from gfx10 on such ones have a counter of their own, vscnt."""
+    tail = inst.name.split("_", 1)[1].replace("_addtid", "")
+    access = parse_access(tail) or typed_access(tail)
+    return access is not None and (access.verb == "store" or (access.verb == "atomic" and not returns(inst)))
 
 
 class ScratchStore:
@@ -96,8 +105,8 @@ class ScratchStore:
 def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore:
     """The scratch of these lanes. On gfx90a it is where the kernel has set FLAT_SCRATCH to."""
     residents, lanes = b.residents, b.residents.wave_size
-    if residents.scratch_in_memory:
-        halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
+    if residents.flat_scratch:
+        halves = b.s[wave, residents.flat_scratch : residents.flat_scratch + 2].astype(np.uint64)
         base = halves[:, 0] | halves[:, 1] << np.uint64(32)
         return scratch_at(residents.memory, base, lane, lanes, limit_of(b))
     size = residents.scratch_size
@@ -160,7 +169,7 @@ def compile_memory(ctx: Context) -> Step:
     if inst.name in OTHER_CACHES:
         return lambda b: None  # a kernel neither invalidates nor writes back the L2
     tail = inst.name.split("_", 1)[1]
-    if tail in ("load_addtid_b32", "store_addtid_b32"):
+    if tail.endswith(("_addtid", "_addtid_b32")):
         return by_thread(ctx, tail)
     access = access_of(ctx, tail)
     if access is None:
@@ -243,8 +252,7 @@ def mover(ctx: Context, access: Access, first: int = 0) -> Callable[[Batch, Any,
 
 def atomic_returns(ctx: Context) -> bool:
     """Whether an atomic puts what it found into registers."""
-    fields = ctx.inst.fields
-    return bool(fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0)))
+    return returns(ctx.inst)
 
 
 def signed_offset(ctx: Context) -> int:
@@ -257,11 +265,11 @@ def address_of(ctx: Context) -> Callable[[Batch], Array]:
     fields = ctx.inst.fields
     offset = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
     saddr, vgpr = fields["saddr"], fields["addr"]
-    has_saddr = saddr != (127 if ctx.is_gfx9 else 124)
+    has_saddr = saddr not in (ctx.isa.no_saddr, ctx.isa.no_address)
     if ctx.inst.format == "SCRATCH":
         mask = np.uint64(0xFFFFFFFF)
         base = scalar32(ctx, saddr) if has_saddr else None
-        uses_vgpr = fields["sve"] if "sve" in fields else not has_saddr
+        uses_vgpr = fields["sve"] if "sve" in fields else saddr == ctx.isa.no_saddr
 
         def scratch_offset(b: Batch) -> Array:
             total: Array = np.full((1, 1), offset, np.uint64)
@@ -297,7 +305,15 @@ class Buffer:
         self.scalar_offset = scalar32(ctx, fields["soffset"])
         self.immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
         self.size = np.uint64(access.bits // 8)
-        self.may_spread = ctx.isa.scratch_in_memory and not fields["idxen"]
+        self.may_spread = bool(ctx.isa.flat_scratch) and not fields["idxen"]
+        self.lanes = ctx.wave_size
+        # what the last word of a swizzled descriptor must have, and where: only scratch memory's is emulated
+        self.spread_bits, self.spread_mask = SPREAD_SCRATCH, SPREAD_MASK
+        if not ctx.is_gfx9:
+            self.spread_bits, self.spread_mask = (
+                SPREAD_GFX10 | (self.lanes == 64) << 21,
+                INDEX_STRIDE | 1 << 23,
+            )
 
     def words(self, b: Batch) -> Array:
         """(waves, 1, 4) words of the descriptors."""
@@ -314,21 +330,24 @@ class Buffer:
         return self.may_spread and bool(b.s[0, self.descriptor + 1] & SWIZZLE_ENABLE)
 
     def spread(self, b: Batch) -> tuple[ScratchStore, Array]:
-        """Swizzled: 64 lanes have their words beside each other, as for scratch memory on gfx90a; active lanes'."""
-        words, fields = self.words(b), self.fields
-        control = int(words[0, 0, 3])
-        if control & SPREAD_MASK != SPREAD_SCRATCH:
+        """Swizzled: the lanes of a wave have their words beside each other, as scratch memory has; active lanes'."""
+        control = int(self.word(b, 3)[0, 0])
+        if control & self.spread_mask != self.spread_bits:
             raise self.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
-        offsets = np.full(b.lanes.shape, self.immediate, np.uint64)
-        if fields["offen"]:
-            offsets = offsets + b.u32[fields["vaddr"]]
         wave, lane = indices(b)
-        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        start = (base + self.scalar_offset(b))[wave]
+        start, offsets = self.spread_places(b)
         limit = limit_of(b)
         stack = self.stack(b)[wave] if limit else None
-        store = scratch_at(b.residents.memory, start, lane, 64, limit, stack)
-        return store, active(b, offsets) & np.uint64(0xFFFFFFFF)
+        store = scratch_at(b.residents.memory, start[wave, 0], lane, self.lanes, limit, stack)
+        return store, active(b, offsets)
+
+    def spread_places(self, b: Batch) -> tuple[Array, Array]:
+        """Of a swizzled access: (where each wave's first word is, offsets of all lanes)."""
+        offsets = np.full(b.lanes.shape, self.immediate, np.uint64)
+        if self.fields["offen"]:
+            offsets = offsets + b.u32[self.fields["vaddr"]]
+        base = self.word(b, 0) | (self.word(b, 1) & np.uint64(0xFFFF)) << np.uint64(32)
+        return base + self.scalar_offset(b)[:, None], offsets & np.uint64(0xFFFFFFFF)
 
     def stack(self, b: Batch) -> Array:
         """(waves,) where the stack pointer is that a swizzled access goes by, in bytes of each lane.
@@ -337,8 +356,8 @@ class Buffer:
         before LLVM 11 passed their wave's own place so.
         """
         found: Array = np.broadcast_to(np.asarray(self.scalar_offset(b), np.uint64), (b.waves,))
-        size = np.uint64(64 * b.residents.launch.scratch_bytes)
-        return np.where(found < size, found, np.uint64(0)) // np.uint64(64)
+        size = np.uint64(self.lanes * b.residents.launch.scratch_bytes)
+        return np.where(found < size, found, np.uint64(0)) // np.uint64(self.lanes)
 
     def reported(self, b: Batch, store: ScratchStore, offsets: Array) -> Array:
         """What a fault of a swizzled access names: offsets of lanes where these have an end, else addresses."""
@@ -425,7 +444,7 @@ def address_by_thread(ctx: Context) -> Callable[[Batch], Array]:
 
 
 def by_thread(ctx: Context, tail: str) -> Step:
-    """global_load_addtid."""
+    """global_load_addtid and its store."""
     address = address_by_thread(ctx)
     access = Access("load" if tail.startswith("load") else "store", 32)
     move = mover(ctx, access)

@@ -9,9 +9,9 @@ An instruction set has no word for a fence. One that releases is a wait until al
 behind a write-back of the L2; one that acquires is an invalidation of what the loads behind it would find in caches of
 the compute unit. Within a workgroup accesses are in order.
 
-Not every set marks an atomic access: read-modify-writes are what they are, loads that pass caches by are told by
-their bits, but a store on gfx90a and gfx11 may be either (UNMARKED), and a load of workgroup scope on gfx90a is like
-any other.
+Not every set marks an atomic access: read-modify-writes are what they are (gfx12 alone says their scope), loads that
+pass caches by are told by their bits, but a store on gfx90a, gfx10 and gfx11 may be either (UNMARKED), and a load of
+workgroup scope on gfx90a is like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.isa import Instruction, wait_counts
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.shader.global_races import UNMARKED
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
@@ -48,7 +48,7 @@ def level_of(ctx: Context, kind: str, bits: int) -> int:
     """How far a load, a store or an atomic operation reaches as such."""
     fields = ctx.inst.fields
     if kind == "atomic":
-        return DEVICE
+        return BLOCK if fields.get("scope", DEVICE_SCOPE) < DEVICE_SCOPE else DEVICE
     if bits > MOST_ATOMIC_BITS:
         return PLAIN
     if "sc1" in fields:
@@ -92,7 +92,7 @@ def _waits_for_all(ctx: Context) -> bool:
     """Whether a wait is for all loads of the wave, or all stores, or both, as the instruction set counts them."""
     name, bits = ctx.inst.name, ctx.inst.fields.get("simm16", 0)
     if name == "s_waitcnt":
-        return (bits & 0xF | bits >> 14 << 4) == 0 if ctx.is_gfx9 else bits >> 10 & 63 == 0
+        return wait_counts(bits, ctx.isa.generation)[0] == 0
     if name.endswith("_dscnt"):
         return bits >> 8 & 63 == 0
     return name == "s_wait_idle" or bits == 0

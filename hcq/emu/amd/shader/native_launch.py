@@ -115,14 +115,14 @@ class WholeGroups:
         launch: Launch,
         work: WorkItems,
         memory: AddressSpace,
-        scratch_in_memory: bool,
+        flat_scratch: int,
         compiled: Compiled,
         count: int,
         sync: GlobalSync,
         strays: Strays | None,
     ) -> None:
         self.program, self.launch, self.work, self.memory = program, launch, work, memory
-        self.scratch_in_memory, self.count = scratch_in_memory, count
+        self.flat_scratch, self.count = flat_scratch, count
         self.sync, self.strays = sync, strays
         self.ranges = native.ranges_of(memory)
         self.shape = self._shape(compiled)
@@ -164,7 +164,7 @@ class WholeGroups:
 
     def residents(self, groups: Any) -> Residents:
         """Workgroups for the interpreter."""
-        memory, own = self.memory, self.scratch_in_memory
+        memory, own = self.memory, self.flat_scratch
         return Residents(self.launch, self.work, groups, memory, memory, own, self.sync, None, self.strays)
 
     def _new_shape(self, compiled: Compiled) -> Shape:
@@ -180,7 +180,7 @@ class WholeGroups:
             wanted = [axis for axis, is_on in enumerate(launch.group_ids) if is_on]
             places = tuple((launch.user_sgpr_count + at, axis) for at, axis in enumerate(wanted))  # type: ignore[assignment]
         pokes = [(512 * wave + 4 * register, kind) for wave in range(waves) for register, kind in places]
-        rows = np.ascontiguousarray(first.u32[0])
+        rows = np.ascontiguousarray(first.u32[: launch.id_registers].swapaxes(0, 1))
         pokes_array = np.array(pokes, np.int64).reshape(-1, 2)
         return Shape(
             compiled,
@@ -211,7 +211,7 @@ class WholeGroups:
         launch, shape, waves = self.launch, self.shape, self.shape.waves
         lanes, text = launch.wave_size, shape.compiled.text
         rows = launch.vgprs | 1  # as room_by_wave() has them
-        scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
+        scratch_size = 0 if self.flat_scratch else -(-launch.scratch_bytes // 4) * 4
         lds_bytes = -(-max(launch.lds_bytes, 4) // LINE) * LINE
         vector_bytes, own = waves * rows * lanes * 4, scratch_size * lanes
         zero_bytes = vector_bytes + lds_bytes + waves * own
@@ -253,7 +253,7 @@ class WholeGroups:
             (launches.PLACE, place.ctypes.data),
             (launches.BYTES, header),
             (launches.ROWS, shape.rows.ctypes.data),
-            (launches.ROW_BYTES, 4 * lanes),
+            (launches.ROW_BYTES, 4 * lanes * launch.id_registers),
             (launches.ROW_STEP, rows * lanes * 4),
             (launches.POKES, shape.pokes.ctypes.data),
             (launches.POKE_COUNT, len(shape.pokes)),
@@ -383,7 +383,7 @@ def whole_groups(
     work: WorkItems,
     memory: Any,
     scalar: Any,
-    scratch_in_memory: bool,
+    flat_scratch: int,
     sync: GlobalSync,
     strays: Strays | None,
 ) -> WholeGroups | None:
@@ -394,14 +394,14 @@ def whole_groups(
     if not work.is_whole:  # in a row, only the last workgroup is smaller
         count = work.groups - 1 if work.grid[1:] == work.block[1:] == (1, 1) else 0
     waves = work.waves_per_group(launch.wave_size)
-    scratch = 0 if scratch_in_memory else launch.scratch_bytes
+    scratch = 0 if flat_scratch else launch.scratch_bytes
     size = waves * launch.wave_size * (4 * launch.vgprs + scratch) + launch.lds_bytes
     if not count or size > MOST_BYTES:
         return None
     compiled = native.ready(program, launch.mode, launch.vgprs)
     if compiled is None or 0 not in compiled.text.entries:
         return None
-    return WholeGroups(program, launch, work, memory, scratch_in_memory, compiled, count, sync, strays)
+    return WholeGroups(program, launch, work, memory, flat_scratch, compiled, count, sync, strays)
 
 
 def _header_bytes(waves: int) -> int:

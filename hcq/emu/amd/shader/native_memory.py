@@ -22,7 +22,7 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
 from hcq.emu.amd.shader.lane_access import Access, access_of
 from hcq.emu.amd.shader.lds_ops import offset16, pair_access, registers
-from hcq.emu.amd.shader.memory_ops import Buffer, address_of, atomic_returns
+from hcq.emu.amd.shader.memory_ops import SWIZZLE_ENABLE, Buffer, address_of, atomic_returns
 from hcq.emu.amd.shader.operands import Context, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import BOOL, U32, U64, Mask, SymbolicBatch
@@ -58,7 +58,7 @@ def move_of(ctx: Context) -> Move | None:
     access = access_of(ctx, tail) if kind is not None else None
     if kind is None or access is None or fields.get("lds") or fields.get("tfe"):
         return None
-    if kind in ("scratch", "buffer") and ctx.isa.scratch_in_memory:
+    if kind == "scratch" and ctx.isa.flat_scratch:
         return None
     file = ctx.acc_offset if fields.get("acc") else 0
     own = fields["vdata" if kind == "buffer" else "data"] + file
@@ -108,6 +108,7 @@ class MemoryText:
             self.load_all([ctx], b, stop)
             return True
         b.close()
+        b.free_temporaries()
         attempt = Attempt(b.writer, self.sites)
         reached = [self._reach(ctx, b, attempt, move, offset) for offset in move.offsets]
         self.sites = attempt.next_site
@@ -134,6 +135,7 @@ class MemoryText:
     def load_all(self, contexts: list[Context], b: SymbolicBatch, stop: Stop) -> None:
         """Write several loads, none of which needs what another loads: one segment checks and fetches all."""
         b.close()
+        b.free_temporaries()
         attempt = Attempt(b.writer, self.sites)
         parts = []
         for ctx in contexts:
@@ -178,11 +180,21 @@ class MemoryText:
         if move.kind == "lds":
             addresses: Any = _in_workgroup(ctx, b, offset)
         elif move.kind == "buffer":
-            addresses, room = Buffer(ctx, access).reach(b)  # type: ignore[arg-type]
+            buffer = Buffer(ctx, access)
+            addresses, room = buffer.reach(b)  # type: ignore[arg-type]
             inside = room >= np.uint64(size)
             if size > 4 and access.verb != "atomic":  # some words are in the range, and some are not
                 left = ~inside & (room >= np.uint64(4))
                 inside = room >= np.uint64(4)
+            if buffer.may_spread:
+                is_spread, there, is_apart = _spread(w, buffer, b)
+                addresses, inside = (
+                    w.select(is_spread, there, w.as_symbol(addresses, U64)),
+                    inside | is_spread,
+                )
+                left = is_apart if left is None else left | is_apart
+                if size > 4 or access.verb == "atomic":
+                    left = left | is_spread
             mask = mask & inside
             bits = w.bits_of(mask)
         else:
@@ -192,13 +204,13 @@ class MemoryText:
         checked = addresses & np.uint64(0xFFFFFFFFFFFFFFFC) if is_narrow else addresses
         reach = 4 if is_narrow else size
         if size == 2 and is_narrow:  # a half word that two words share
-            left = (addresses & np.uint64(3)) == np.uint64(3)
+            left = _or(left, (addresses & np.uint64(3)) == np.uint64(3))
         elif move.kind == "scratch" and size >= 4:
             left = (addresses & np.uint64(3)) != np.uint64(0)
         elif move.kind == "scratch" and size == 2:
             left = (addresses & np.uint64(3)) == np.uint64(3)
         elif access.verb == "atomic":
-            left = (addresses & np.uint64(size - 1)) != np.uint64(0)
+            left = _or(left, (addresses & np.uint64(size - 1)) != np.uint64(0))
         if left is not None:
             checked = w.select(w.as_symbol(left, BOOL), np.full(1, 2**64 - 1, np.uint64), checked)
         if move.kind in ("memory", "buffer"):
@@ -242,6 +254,26 @@ def _within(w: Writer, base: str, size_field: int, size: int) -> tuple[str, str]
     last = w.say(f"sub i64 {length}, {size - 1}", False)
     fits = w.say(f"icmp uge i64 {length}, {size}", False)
     return base, w.say(f"select i1 {fits}, i64 {last}, i64 0", False)
+
+
+def _or(first: Any, second: Any) -> Any:
+    return second if first is None else first | second
+
+
+def _spread(w: Writer, buffer: Buffer, b: SymbolicBatch) -> tuple[Symbol, Symbol, Symbol]:
+    """(whether a descriptor is swizzled, where its lanes go then, which of them the interpreter has to take there).
+
+    These are words that two words share, and descriptors that it refuses.
+    """
+    start, offsets = buffer.spread_places(b)  # type: ignore[arg-type]
+    is_spread: Any = buffer.word(b, 1) & np.uint64(SWIZZLE_ENABLE) != np.uint64(0)  # type: ignore[arg-type]
+    control: Any = buffer.word(b, 3) & np.uint64(buffer.spread_mask)  # type: ignore[arg-type]
+    lane: Any = w.as_symbol(np.arange(w.lanes, dtype=np.uint64) * np.uint64(4), U64)
+    low: Any = offsets & np.uint64(3)
+    there = (offsets - low) * np.uint64(w.lanes) + low + lane + start
+    beyond = low + np.uint64(buffer.size) > np.uint64(4)
+    is_apart = is_spread & (beyond | (control != np.uint64(buffer.spread_bits)))
+    return w.as_symbol(is_spread, BOOL), w.as_symbol(there, U64), w.as_symbol(is_apart, BOOL)
 
 
 def _word_step(b: SymbolicBatch, move: Move) -> int:
@@ -305,26 +337,28 @@ def _store(
     w, words = b.writer, move.access.words
     kept, rows = [], []
     for one in reached:
-        row = b.temporary()
+        row = b.temporary(2)
         accesses.spill(w, row, V64, one.place.at)
         kept.append(row)
         if _is_sorted(move):
-            beside = stores.row(w, one.place.at, one.place.on, words)
-            rows.append(w.bits_of(Symbol(w, beside, BOOL, True)))
+            ways = [way(w, one.place.at, one.place.on, words) for way in (stores.row, stores.even)]
+            rows.append([w.bits_of(Symbol(w, way, BOOL, True)) for way in ways])
     attempt.end(stop())
     for number, (one, row, register) in enumerate(zip(reached, kept, move.data)):
         if not rows:
             _store_words(b, move, one, row, register)
             continue
-        tag = w.fresh("rows")[1:]
-        is_apart = stores.is_apart(w, row, rows[number], words)
-        w.scalar.append(f"br i1 {is_apart}, label %{tag}whole, label %{tag}each")
-        w.place(f"{tag}whole")
-        values = [b.u32[register + word].text for word in range(words)]
-        stores.give(w, accesses.unspill(w, row, V64), values)
-        b.close()
-        w.scalar.append(f"br label %{tag}end")
-        w.place(f"{tag}each")
+        tag, (beside, even) = w.fresh("rows")[1:], rows[number]
+        for name, is_so, give in (
+            ("whole", stores.is_apart(w, row, beside, words), stores.give),
+            ("lanes", stores.is_even(w, row, even, words), stores.give_each),
+        ):
+            w.scalar.append(f"br i1 {is_so}, label %{tag}{name}, label %{tag}{name}not")
+            w.place(f"{tag}{name}")
+            give(w, accesses.unspill(w, row, V64), [b.u32[register + word].text for word in range(words)])
+            b.close()
+            w.scalar.append(f"br label %{tag}end")
+            w.place(f"{tag}{name}not")
         _store_words(b, move, one, row, register)
         w.scalar.append(f"br label %{tag}end")
         w.place(f"{tag}end")
@@ -348,7 +382,7 @@ def _store_words(b: SymbolicBatch, move: Move, one: Reached, row: str, register:
 def _modify(b: SymbolicBatch, attempt: Attempt, move: Move, one: Reached, function: str, stop: Stop) -> None:
     w, atomic = b.writer, move.access.atomic
     assert atomic is not None
-    row = b.temporary()
+    row = b.temporary(2)
     accesses.spill(w, row, V64, one.place.at)
     attempt.end(stop())
     at = accesses.unspill(w, row, V64)

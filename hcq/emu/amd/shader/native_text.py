@@ -36,6 +36,7 @@ from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
 CLOCKS = {"s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
+CLOCKS |= {"s_get_barrier_state"}  # which differs from one look to the next as well
 WAITS = {"s_waitcnt", "s_clause", "s_nop", "s_delay_alu", "s_wait_loadcnt", "s_wait_dscnt"}  # nothing is done
 MOST_TOGETHER = 24  # loads whose addresses are checked together
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, ShaderFault, UsageError)
@@ -50,7 +51,7 @@ class Translator:
         self.writer = Writer(program.wave_size)
         self.writer.tables = {}
         self.memory, self.matrices = MemoryText(), MatrixText(program.wave_size)
-        self.temporaries = 0
+        self.temporaries = {1: 0, 2: 0}  # by their words
 
     def translate(self) -> Text:
         """The whole program."""
@@ -85,20 +86,21 @@ class Translator:
         for leader in sorted(program.leaders - program.frontier):  # beyond those nothing is known
             if self._is_retry_loop(leader):
                 continue
-            pc, run, begin = leader, 0, leader
+            pc, run, begin, is_head = leader, 0, leader, True
             while (inst := program.instructions.get(pc)) is not None:
                 if self.can.get(pc):
                     run += 1
                 else:
-                    self._keep(starts, begin, pc, run, leader)
-                    run, begin = 0, inst.next_pc
+                    self._keep(starts, begin, run, is_head)
+                    # behind a barrier all waves go on: it is worth it, however short
+                    run, begin, is_head = 0, inst.next_pc, inst.name == "s_barrier"
                 if direct_targets(inst) != [inst.next_pc]:
                     break
                 pc = inst.next_pc
                 if pc in program.leaders:
                     break
             if run:
-                self._keep(starts, begin, pc, run, leader)
+                self._keep(starts, begin, run, is_head)
         return starts
 
     def _is_retry_loop(self, leader: int) -> bool:
@@ -108,8 +110,8 @@ class Translator:
         except FAILURES:
             return False
 
-    def _keep(self, starts: set[int], begin: int, end: int, run: int, leader: int) -> None:
-        if run > SHORT_RUN or (run and begin == leader):
+    def _keep(self, starts: set[int], begin: int, run: int, is_head: bool) -> None:
+        if run > SHORT_RUN or (run and is_head):
             starts.add(begin)
 
     def _looped(self) -> set[int]:
@@ -190,7 +192,9 @@ class Translator:
         self.batch.close()
         flushed = self.batch.flushed()
         w.close()
-        self.temporaries = max(self.temporaries, self.batch.used)
+        self.temporaries = {
+            words: max(most, self.batch.most[words]) for words, most in self.temporaries.items()
+        }
         lines = [*head, *w.done, *flushed, *tail]
         w.done = []
         return lines
@@ -310,7 +314,9 @@ class Translator:
         lanes, text = self.program.wave_size, self.text
         cases = " ".join(f"i64 {number}, label %b{place:x}" for place, number in text.entries.items())
         kept = [
-            f"  %kept{number + 1} = alloca [{lanes} x i64], align 64" for number in range(self.temporaries)
+            f"  %kept{words}_{number + 1} = alloca [{lanes} x i{32 * words}], align 64"
+            for words, most in self.temporaries.items()
+            for number in range(most)
         ]
         matrices = self.matrices.module
         room = [f"  %m{name} = alloca [{KEPT} x double], align 64" for name in "abd"] if matrices else []

@@ -104,7 +104,7 @@ class Context:
     @property
     def is_gfx9(self) -> bool:
         """Whether it is one of the CDNA generations."""
-        return self.isa.has_sdwa
+        return self.isa.is_gfx9
 
     @property
     def is_gfx12(self) -> bool:
@@ -114,19 +114,19 @@ class Context:
     @property
     def offset(self) -> int:
         """The signed offset of a memory instruction."""
-        width = 24 if self.is_gfx12 else 21 if self.inst.format == "SMEM" else 13
+        width = 24 if self.is_gfx12 else 21 if self.inst.format == "SMEM" else self.isa.flat_offset_bits
         top = 1 << width - 1
         return (self.inst.fields["offset"] ^ top) - top
 
     @property
     def null(self) -> int:
         """The code of the null register; -1 where there is none."""
-        return -1 if self.is_gfx9 else 124
+        return self.isa.null
 
     @property
     def m0(self) -> int:
         """The code of M0."""
-        return 124 if self.is_gfx9 else 125
+        return self.isa.m0
 
     def refuse(self, why: str = "this emulator does not execute it") -> IllegalOperation:
         """The error for this instruction."""

@@ -222,7 +222,7 @@ def _through(
 ) -> list[int]:
     """Run a block. Returns where it goes on. found: gets what is said of accesses."""
     while (inst := program.instructions.get(pc)) is not None:
-        use = use_of(inst, program.wave_size, not program.isa.has_sdwa)
+        use = use_of(inst, program.wave_size, program.isa.has_halves)
         if found is not None and (origin := _address(inst, use, state)):
             found[pc] = origin
         for register, origin in walk.results(inst, use, state):

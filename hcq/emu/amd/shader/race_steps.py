@@ -26,7 +26,9 @@ from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, Buffer, address_of, i
 from hcq.emu.amd.shader.memory_order import fence_of, level_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import offset_of
+from hcq.emu.amd.shader.scalar_write_ops import places_of
 from hcq.emu.amd.shader.stored_values import stored_in
+from hcq.emu.amd.shader.typed_buffers import Places, typed_of
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.order import DEVICE, PLAIN
 from hcq.emu.shader.races import Numbers, Races
@@ -77,6 +79,8 @@ def _of(ctx: Context, only_lds: bool) -> Step | None:
         return _scalar(ctx)
     if is_load_to_lds(ctx.inst):
         return _load_to_lds(ctx)
+    if (typed := typed_of(ctx.inst.name)) is not None:
+        return _typed(ctx, "load" if typed.is_load else "store")
     access = parse_access(ctx.inst.name.split("_", 1)[1]) if form in ("FLAT", "GLOBAL", "MUBUF") else None
     if access is None:
         return None
@@ -148,9 +152,21 @@ def _shared(ctx: Context) -> Step | None:
             if kind == "store" and races_of(b).by_value and moved is not None:
                 save = functools.partial(_save, moved, data)
                 stored = stored_in(b, save, at, LdsStore(b, wave))
+            polls = races_of(b).polls
+            if pc in polls:
+                _polled(b, wave, lane, at, size, pc)
+                continue
             _in_lds(b, kind, wave, lane, at, size, pc, stored)
+            if polls and kind == "store":  # who polls may find this one, and not the next
+                races_of(b).order.tick(b.residents.number_of[b.ids[np.unique(wave)]])
 
     return look
+
+
+def _polled(b: Batch, wave: Array, lane: Array, at: Array, size: int, pc: int) -> None:
+    shared = races_of(b).shared
+    if shared is not None:
+        shared.poll(b.residents.number_of[b.ids[wave]], lane, at, size, pc)
 
 
 def _save(access: Access, register: int, b: Batch, store: Any, addresses: Array) -> None:
@@ -279,12 +295,44 @@ def _buffer(ctx: Context, access: Access) -> Step | None:
     return look
 
 
+def _typed(ctx: Context, kind: str) -> Step | None:
+    if ctx.inst.fields.get("lds") or ctx.inst.fields.get("tfe"):
+        return None
+    places, pc = Places(ctx), ctx.inst.pc
+
+    def look(b: Batch) -> None:
+        for _, inside, addresses, element, _ in places.of(b):
+            wave, lane = np.nonzero(inside)
+            at, size = np.broadcast_to(addresses, inside.shape)[inside], element.size_bytes
+            _everywhere(b, kind, wave, lane, at, size, pc, level_of(ctx, kind, 8 * size))
+
+    return look
+
+
+def _scalar_write(ctx: Context) -> Step | None:
+    """A store, or an atomic operation, by a wave as a whole (gfx9)."""
+    name, pc = ctx.inst.name, ctx.inst.pc
+    start = "s_buffer_" if name.startswith("s_buffer_") else "s_"
+    access = parse_access(name.removeprefix(start))
+    if access is None or access.verb == "load" or not ctx.is_gfx9:
+        return None
+    places, size, kind = places_of(ctx, start, offset_of(ctx)), access.bits // 8, access.verb
+    level = DEVICE if kind == "atomic" else PLAIN
+
+    def look(b: Batch) -> None:
+        addresses, inside = places(b, size)
+        wave = np.flatnonzero(inside)
+        _everywhere(b, kind, wave, np.zeros(len(wave), np.int64), addresses[wave], size, pc, level)
+
+    return look
+
+
 def _scalar(ctx: Context) -> Step | None:
     """A load by a wave as a whole."""
     name, pc = ctx.inst.name, ctx.inst.pc
     verb, _, what = name.removeprefix("s_buffer_").removeprefix("s_").partition("_")
     if verb != "load" or what not in LOAD_BYTES:
-        return None
+        return _scalar_write(ctx)
     first, size = 2 * ctx.inst.fields["sbase"], LOAD_BYTES[what]
     base, offset = scalar64(ctx, first), offset_of(ctx)
     through_descriptor = name.startswith("s_buffer_")

@@ -267,7 +267,7 @@ def _vector_memory(ctx: Context) -> Uses:
     if access is None or not inst.opcode.operands:
         return Uses()
     reads: list[int] = []
-    has_saddr = inst.format != "FLAT" and fields["saddr"] != (127 if ctx.is_gfx9 else 124)
+    has_saddr = inst.format != "FLAT" and fields["saddr"] not in (ctx.isa.no_saddr, ctx.isa.no_address)
     if has_saddr:
         reads += _scalars(ctx, fields["saddr"], 64 if inst.format == "GLOBAL" else 32)
     if inst.format == "SCRATCH":

@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.races import Races
+from hcq.emu.shader.split_barriers import SplitBarrier
 from hcq.emu.shader.traffic import Tally
 
 GLOBAL_BARRIERS = 64
@@ -61,12 +62,13 @@ class Residents:
         groups: Array,
         memory: Memory,
         scalar_memory: Memory,
-        scratch_in_memory: bool,
+        flat_scratch: int,
         sync: GlobalSync | None = None,
         tally: Tally | None = None,
         strays: Strays | None = None,
     ) -> None:
         self.strays = strays  # what is found outside of LDS, where somebody wants to know
+        self.split: SplitBarrier | None = None  # of waves that do not wait where they arrive, and the same
         self.races: Races | None = None  # what is known of accesses to memory, where somebody wants to know
         self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
@@ -81,7 +83,7 @@ class Residents:
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
-        self.scratch_in_memory = scratch_in_memory
+        self.flat_scratch = flat_scratch
         self.wave_size = launch.wave_size
         self.items, self.launch = items, launch
         waves_per_group = items.waves_per_group(launch.wave_size)
@@ -93,7 +95,7 @@ class Residents:
         self.lds_stride = -(-max(launch.lds_bytes, 4) // 16) * 16
         self.lds = Bytes.zeros(len(groups) * self.lds_stride)
         self.arrivals = Arrivals(self.lds, len(group_ids))
-        self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
+        self.scratch_size = 0 if self.flat_scratch else -(-launch.scratch_bytes // 4) * 4
         self.scratch = Bytes.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size))
         self.alive = np.bincount(self.group_of, minlength=len(groups))
         self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier
@@ -121,12 +123,24 @@ class Residents:
         self.complete()
         return first
 
+    def go_on(self, waves: Array) -> None:
+        """These waves come to the barrier, and do not wait there now."""
+        if self.races is not None:
+            self.split = self.split or SplitBarrier(self.races.order)
+            self.split.leave(self.number_of[waves])
+
+    def come_back(self, waves: Array) -> None:
+        """These waves have waited for it."""
+        if self.split is not None:
+            self.split.come_back(self.number_of[waves])
+
     def complete(self) -> None:
         """Where all waves that have not ended are at the barrier, it opens."""
         opens = (self.arrived == self.alive) & (self.arrived > 0)
         if self.races is not None and opens.any():
             came = self.arrived_in == self.phase[self.group_of]
-            self.races.order.barrier(self.number_of[came & opens[self.group_of]])
+            met = self.number_of[came & opens[self.group_of]]
+            (self.races.order.barrier if self.split is None else self.split.open)(met)
         self.phase[opens] += 1
         self.arrived[opens] = 0
 

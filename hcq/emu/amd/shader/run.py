@@ -122,7 +122,7 @@ def run_dispatch(
     resident = functools.partial(groups_at_once, launch, work, is_cooperative, checks)
     whole = None
     if schedule is None and tally is None and checks is None and not is_cooperative and not sample:
-        scalar, own = core.scalar or core.memory, core.isa.scratch_in_memory
+        scalar, own = core.scalar or core.memory, core.isa.flat_scratch
         whole = whole_groups(program, launch, work, memory, scalar, own, core.sync, strays)
     begin = 0
     if whole is not None:
@@ -145,7 +145,7 @@ def run_dispatch(
                 groups,
                 memory,
                 core.scalar or core.memory,
-                core.isa.scratch_in_memory,
+                core.isa.flat_scratch,
                 core.sync,
                 tally,
                 strays,
@@ -205,5 +205,5 @@ def check_launch(
             f"run_dispatch(block={block}): {waves} waves of a workgroup need scratch memory at once; there is some for "
             f"{launch.scratch_waves}."
         )
-    if launch.wave_size not in (32, 64) or (launch.wave_size == 32 and core.isa.has_sdwa):
+    if launch.wave_size not in (32, 64) or (launch.wave_size == 32 and core.isa.is_gfx9):
         raise UsageError(f"run_dispatch: {core.isa.arch} has no waves of {launch.wave_size} lanes.")

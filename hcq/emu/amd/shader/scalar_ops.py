@@ -44,12 +44,17 @@ ALIASES = {
     "s_flbit_i32_b64": "s_clz_i32_u64",
     "s_flbit_i32": "s_cls_i32",
     "s_flbit_i32_i64": "s_cls_i32_i64",
-    "s_andn2_saveexec_b64": "s_and_not1_saveexec_b64",
-    "s_orn2_saveexec_b64": "s_or_not1_saveexec_b64",
-    "s_andn1_saveexec_b64": "s_and_not0_saveexec_b64",
-    "s_orn1_saveexec_b64": "s_or_not0_saveexec_b64",
-    "s_andn1_wrexec_b64": "s_and_not0_wrexec_b64",
-    "s_andn2_wrexec_b64": "s_and_not1_wrexec_b64",
+    **{
+        f"s_{older}_{form}_{size}": f"s_{newer}_{form}_{size}"
+        for older, newer in (
+            ("andn2", "and_not1"),
+            ("orn2", "or_not1"),
+            ("andn1", "and_not0"),
+            ("orn1", "or_not0"),
+        )
+        for form in ("saveexec", "wrexec")
+        for size in ("b32", "b64")
+    },
 }
 
 

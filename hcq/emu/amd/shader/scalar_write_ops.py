@@ -34,7 +34,7 @@ def compile_scalar_write(ctx: Context, offset: Callable[[Batch], Array]) -> Step
     access = parse_access(name.removeprefix(kind))
     if access is None or (access.verb == "load" and kind != "s_scratch_"):
         return None
-    places = _places(ctx, kind, _of_scratch(ctx) if kind == "s_scratch_" else offset)
+    places = places_of(ctx, kind, _of_scratch(ctx) if kind == "s_scratch_" else offset)
     move = {"load": _load, "store": _store, "atomic": _modify}[access.verb](ctx, access)
 
     def run(b: Batch) -> None:
@@ -57,8 +57,8 @@ def _of_scratch(ctx: Context) -> Callable[[Batch], Array]:
     return lambda b: register(b).astype(np.uint64) * OF_SCRATCH + immediate
 
 
-def _places(ctx: Context, kind: str, offset: Callable[[Batch], Array]) -> Places:
-    """(addresses of all waves, which of them are in the descriptor's range)."""
+def places_of(ctx: Context, kind: str, offset: Callable[[Batch], Array]) -> Places:
+    """kind: s_, s_buffer_ or s_scratch_. (addresses of all waves, which of them are in the descriptor's range)."""
     first = 2 * ctx.inst.fields["sbase"]
     base = scalar64(ctx, first)
 

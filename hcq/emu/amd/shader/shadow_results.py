@@ -73,19 +73,20 @@ def compute(ctx: Context, use: Use) -> Follow | None:
 def _dual(ctx: Context, use: Use) -> Follow:
     """Two instructions in one, of which the usual ones are followed."""
     assert ctx.inst.pair is not None
-    halves: list[tuple[int, list[int]]] = []
+    halves: list[tuple[int, list[int], bool]] = []
     for opcode, side, part in zip(ctx.inst.pair, "xy", use.writes):
         names: tuple[str, ...] = ("src0", "vsrc1", "old") if "fmac" in opcode.name else ("src0", "vsrc1")
         names = names[:1] if "mov" in opcode.name else names
         sources = [each for name in names for each in numbers_of(ctx, use.read(f"{name}{side}"))]
-        halves.append((part.first, sources if opcode.name in DUALS else []))
+        halves.append((part.first, sources if opcode.name in DUALS else [], "mov" not in opcode.name))
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
         made = []
-        for target, sources in halves:
+        for target, sources, computes in halves:
             read = unwritten.origin(sources)
             shadow = None
             if read is not None:
+                read = read.computed() if computes else read
                 shadow = shadow_bits.whole(_either(unwritten, b, sources), np.uint32)
             made.append((target, shadow, read))
         for target, shadow, read in made:
@@ -171,6 +172,7 @@ def _plain(ctx: Context, use: Use, readers: dict[str, Reader]) -> Follow | None:
     reads = [number for part in use.reads if part.field != "vcc" for number in numbers_of(ctx, part)]
     words = [number_of(ctx, each) for each in target.registers]
     others = [number_of(ctx, each) for part in rest for each in part.registers]
+    computes = name in SUMS or name in WHOLE or name.startswith("v_pk_")
     old = use.read("old")
     everything = [*sources, *([_Source(*old)] if old is not None else [])]
     place = (
@@ -185,6 +187,7 @@ def _plain(ctx: Context, use: Use, readers: dict[str, Reader]) -> Follow | None:
             for number in (*words, *others):
                 unwritten.put(b, number, None, None)
             return
+        read = read.computed() if computes else read
         made = [make(unwritten, b, ctx, everything, word) for word in range(len(words))]
         if place is not None:
             unwritten.settle(b, words)

@@ -117,7 +117,7 @@ class Unwritten:
             residents.memory = Marking(residents.memory, self, of)
             residents.scalar_memory = Marking(residents.scalar_memory, self, of)
         made.memory = _Global(of)  # type: ignore[assignment]
-        made.scratch_in_memory, made.watch = False, None  # that of gfx90a has a shadow like the others'
+        made.flat_scratch, made.watch = 0, None  # that of gfx90a has a shadow like the others'
         made.scratch_size = -(-launch.scratch_bytes // 4) * 4
         lanes = len(residents.group_of) * residents.wave_size
         made.lds, made.scratch = (
@@ -130,10 +130,10 @@ class Unwritten:
         never = [*range(first, FIRST_SPECIAL), *(VECTORS + n for n in range(1, launch.vgprs))]
         self.origins = {number: Read("register", name=name_of(number, launch.acc_offset)) for number in never}
 
-    def start(self, v: Array, s: Array) -> tuple[Array, Array]:
-        """Registers, and behind them their shadows, before the first instruction."""
+    def start(self, v: Array, s: Array, written: int) -> tuple[Array, Array]:
+        """Registers, of which the first vector registers are written, and behind them their shadows."""
         shadow_v, shadow_s = np.full_like(v, 0xFFFFFFFF), np.zeros_like(s)
-        shadow_v[0] = 0
+        shadow_v[:written] = 0
         for number in self.origins:
             if number < SCALARS:
                 shadow_s[:, number] = 0xFFFFFFFF
@@ -203,7 +203,7 @@ class Unwritten:
         """The lanes that are on use these registers for something that shows."""
         for number in numbers:
             read = self.origins.get(number)
-            if read is None or (use == "store" and read.space == "global"):
+            if read is None or (use == "store" and read.is_copied):
                 continue
             bad = np.broadcast_to(self.of(b, number) != 0, b.lanes.shape) & b.lanes
             if lanes is not None:

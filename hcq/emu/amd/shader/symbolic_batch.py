@@ -258,7 +258,10 @@ class SymbolicBatch:
         self.waves = 1
         self.answer = None
         self.known: dict[Any, Any] = {}  # the bits of masks, by their words
-        self.used = 0  # temporaries of this block
+        self.used, self.most = (
+            {1: 0, 2: 0},
+            {1: 0, 2: 0},
+        )  # temporaries, by their words: now, and in this block
         self.u32, self.i32, self.f32 = (File(self, dtype) for dtype in ("u4", "i4", "f4"))
         self.u16, self.i16, self.f16 = (File(self, dtype) for dtype in ("u2", "i2", "f2"))
 
@@ -284,10 +287,15 @@ class SymbolicBatch:
         self.u32[register].put(bits.astype(U32), self.lanes)
         self.u32[register + 1].put((bits >> np.uint64(32)).astype(U32), self.lanes)
 
-    def temporary(self) -> str:
-        """A place of the wave's own, of 64 bits for each lane, for as long as the block runs."""
-        self.used += 1
-        return f"%kept{self.used}"
+    def temporary(self, words: int = 1) -> str:
+        """A place of the wave's own, of one or two words for each lane, until an instruction frees them all."""
+        self.used[words] += 1
+        self.most[words] = max(self.most[words], self.used[words])
+        return f"%kept{words}_{self.used[words]}"
+
+    def free_temporaries(self) -> None:
+        """What instructions before this one have put there is read. A segment has just ended."""
+        self.used = dict.fromkeys(self.used, 0)
 
     def from_row(self, text: str) -> str:
         """The i32s of lanes that the scalar stream has as one vector."""

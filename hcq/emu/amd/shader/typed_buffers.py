@@ -23,7 +23,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.lane_access import Access, active, located
 from hcq.emu.amd.shader.memory_ops import Buffer
 from hcq.emu.amd.shader.operands import Context, Step
-from hcq.emu.amd.shader.typed_numbers import Element, element_of_gfx9, element_of_gfx11, loaded, stored
+from hcq.emu.amd.shader.typed_numbers import Element, element_of, element_of_gfx9, loaded, stored
 from hcq.emu.amd.shader.waves import Batch
 
 IN_ORDER = (4, 5, 6, 7)  # what selects X, Y, Z and W
@@ -54,23 +54,13 @@ def compile_typed(ctx: Context) -> Step | None:
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer accesses with lds or tfe do not run here")
     first = fields["vdata"] + (ctx.acc_offset if fields.get("acc") else 0)
-    formats = _Formats(ctx)
-    buffers: dict[int, Buffer] = {}
+    places = Places(ctx)
 
     def run(b: Batch) -> None:
         saved = b.lanes, b.all_lanes
         try:
-            for waves, element, selects in formats.of(b):
-                lanes = saved[0] & waves[:, None]
-                if not lanes.any():
-                    continue
-                size = element.size_bytes
-                if size not in buffers:
-                    buffers[size] = Buffer(ctx, Access("load", 8 * size))
-                if buffers[size].is_spread(b):
-                    raise ctx.refuse("typed accesses through swizzled descriptors are not emulated")
-                addresses, room = buffers[size].reach(b)
-                b.lanes, b.all_lanes = lanes & (room >= np.uint64(size)), False
+            for lanes, inside, addresses, element, selects in places.of(b):
+                b.lanes, b.all_lanes = inside, False
                 reached = active(b, addresses)
                 if typed.is_load:
                     rows = np.zeros((4, *b.lanes.shape), np.uint32)
@@ -95,11 +85,35 @@ def compile_typed(ctx: Context) -> Step | None:
     return run
 
 
+class Places:
+    """Where a typed access goes."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx, self.formats = ctx, _Formats(ctx)
+        self.buffers: dict[int, Buffer] = {}
+
+    def of(self, b: Batch) -> Iterator[tuple[Array, Array, Array, Element, tuple[int, ...]]]:
+        """For each format: (which lanes, which of them in the range, addresses of all lanes, element, components)."""
+        active_lanes = b.lanes
+        for waves, element, selects in self.formats.of(b):
+            lanes = active_lanes & waves[:, None]
+            if not lanes.any():
+                continue
+            size = element.size_bytes
+            if size not in self.buffers:
+                self.buffers[size] = Buffer(self.ctx, Access("load", 8 * size))
+            if self.buffers[size].is_spread(b):
+                raise self.ctx.refuse("typed accesses through swizzled descriptors are not emulated")
+            addresses, room = self.buffers[size].reach(b)
+            yield lanes, lanes & (room >= np.uint64(size)), addresses, element, selects
+
+
 class _Formats:
     """The formats of a batch's waves: that of the instruction, or those of their descriptors."""
 
     def __init__(self, ctx: Context) -> None:
         self.refuse, self.is_gfx9 = ctx.refuse, ctx.is_gfx9
+        self.generation = ctx.isa.generation
         fields = ctx.inst.fields
         self.place = (fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]) + 3
         self.own: int | None = None
@@ -116,12 +130,14 @@ class _Formats:
             if self.is_gfx9:
                 number = control >> 15 & 15 | (control >> 12 & 7) << 4
             else:
-                number = control >> 12 & 63
+                number = control >> 12 & (127 if self.generation == 10 else 63)
             selects = tuple(control >> 3 * component & 7 for component in range(4))
             yield controls == control, self._element(number), selects
 
     def _element(self, number: int) -> Element:
-        found = element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of_gfx11(number)
+        found = (
+            element_of_gfx9(number & 15, number >> 4) if self.is_gfx9 else element_of(self.generation, number)
+        )
         if found is None:
             raise self.refuse(f"format {number:#x} is none that buffers have")
         return found

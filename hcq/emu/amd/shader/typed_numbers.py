@@ -3,7 +3,7 @@
 In       the number of a format; bits of elements, bits of registers
 Out      Element: what its components are; bits of registers, words of elements
 Next     typed_buffers.py (who moves them)
-Source   CDNA3 and RDNA3 ISA documents: data formats, number formats; LLVM's assembler names all of them
+Source   CDNA3, RDNA2 and RDNA3 ISA documents: data formats, number formats; LLVM's assembler names all of them
 
 A name lists components from the highest bits down: of 10_11_11, X has the lowest 11 bits. What is stored is clamped to
 what the format has. Inferences: uscaled and sscaled are cut off towards 0, and so are floats of 10 and 11 bits.
@@ -39,16 +39,17 @@ WIDTHS_GFX9: tuple[tuple[int, ...], ...] = (
 )
 NORMS, SCALES, INTEGERS = ("unorm", "snorm"), ("uscaled", "sscaled"), ("uint", "sint")
 EVERY = (*NORMS, *SCALES, *INTEGERS, "float")
-FORMATS_GFX11: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = (
+Formats = tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]
+FORMATS_GFX10: Formats = (
     ((), ("",)),
     ((8,), EVERY[:6]),
     ((16,), EVERY),
     ((8, 8), EVERY[:6]),
     ((32,), EVERY[4:]),
     ((16, 16), EVERY),
-    ((11, 11, 10), EVERY[6:]),
-    ((10, 11, 11), EVERY[6:]),
-    ((2, 10, 10, 10), (*NORMS, *INTEGERS)),
+    ((11, 11, 10), EVERY),
+    ((10, 11, 11), EVERY),
+    ((2, 10, 10, 10), EVERY[:6]),
     ((10, 10, 10, 2), EVERY[:6]),
     ((8, 8, 8, 8), EVERY[:6]),
     ((32, 32), EVERY[4:]),
@@ -56,6 +57,9 @@ FORMATS_GFX11: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = (
     ((32, 32, 32), EVERY[4:]),
     ((32, 32, 32, 32), EVERY[4:]),
 )
+# of these gfx11 and gfx12 have fewer kinds
+FEWER = {(11, 11, 10): EVERY[6:], (10, 11, 11): EVERY[6:], (2, 10, 10, 10): (*NORMS, *INTEGERS)}
+FORMATS_GFX11: Formats = tuple((widths, FEWER.get(widths, kinds)) for widths, kinds in FORMATS_GFX10)
 
 
 class Element(NamedTuple):
@@ -76,7 +80,11 @@ class Element(NamedTuple):
         return 0x3C00 if is_short else 0x3F800000
 
 
-GFX11 = [Element(widths, kind) for widths, kinds in FORMATS_GFX11 for kind in kinds]
+# generation -> the elements of its formats that have one number for both
+UNIFIED = {
+    generation: [Element(widths, kind) for widths, kinds in formats for kind in kinds]
+    for generation, formats in ((10, FORMATS_GFX10), (11, FORMATS_GFX11), (12, FORMATS_GFX11))
+}
 
 
 def element_of_gfx9(data: int, number: int) -> Element | None:
@@ -87,9 +95,10 @@ def element_of_gfx9(data: int, number: int) -> Element | None:
     return Element(widths, kind)
 
 
-def element_of_gfx11(number: int) -> Element | None:
+def element_of(generation: int, number: int) -> Element | None:
     """The element of one of the formats that have one number for both."""
-    return GFX11[number] if 0 < number < len(GFX11) else None
+    every = UNIFIED[generation]
+    return every[number] if 0 < number < len(every) else None
 
 
 def loaded(element: Element, words: Array, is_short: bool) -> Array:

@@ -132,10 +132,9 @@ def destination(ctx: Context, name: str, kind: str) -> Writer:
         return vector_write(kind, register)
     half, zero_high = 0, False
     if inst.format in ("VOP1", "VOP2"):
-        if ctx.is_gfx9:
-            zero_high = True
-        else:
+        if ctx.isa.has_halves:
             register, half = register & 127, register >> 7
+        zero_high = ctx.is_gfx9
     elif inst.format == "VOP3":
         half = inst.fields["opsel"] >> 3
         zero_high = ctx.is_gfx9 and half == 0 and inst.name not in KEEPS_OTHER_HALF_GFX9
@@ -172,7 +171,7 @@ def old_destination(ctx: Context, kind: str) -> Reader:
     if width_of(kind) == 16:
         if inst.format == "VOP3":
             half = inst.fields["opsel"] >> 3
-        elif not ctx.is_gfx9:
+        elif ctx.isa.has_halves:
             register, half = register & 127, register >> 7
     return vector_source(kind, register, half)
 

@@ -54,7 +54,7 @@ def canonical(ctx: Context) -> str:
     name = ctx.inst.name
     if ctx.is_gfx12:
         return ALIASES_RDNA4.get(name, name.replace("_num_", "_"))
-    return ALIASES.get(name, name) if ctx.is_gfx9 else name
+    return ALIASES.get(name, name)
 
 
 def compile_vector(ctx: Context) -> Step:

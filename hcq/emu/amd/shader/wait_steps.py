@@ -5,8 +5,8 @@ Out      `Waiting`: steps around those of the program
 Changes  the RegisterWaits of the resident waves; no register, no memory
 Next     register_waits.py (what comes of it), register_uses.py (what an instruction uses), lds_wait_steps.py (the same
          for LDS), hazards.py (instructions that follow each other too soon), race_steps.py (the sister)
-Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: fields of s_waitcnt, counters; LLVM 22, SIInsertWaitcnts.cpp: no
-         invalidation of caches counts before gfx12, where global_inv counts in loadcnt
+Source   RDNA2, RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: fields of s_waitcnt, counters; LLVM 22,
+         SIInsertWaitcnts.cpp: no invalidation of caches counts before gfx12, where global_inv counts in loadcnt
 
 Between two instructions that issue something, wait, or change EXEC, the registers of all are looked up at once; one by
 one only when something is under way to one of them.
@@ -19,12 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes
-from hcq.emu.amd.shader.field_registers import returns
 from hcq.emu.amd.shader.hazards import Before
-from hcq.emu.amd.shader.isa import Instruction
-from hcq.emu.amd.shader.lane_access import parse_access, typed_access
+from hcq.emu.amd.shader.isa import Instruction, wait_counts
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
-from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of
+from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of, only_stores
 from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step
 from hcq.emu.amd.shader.register_uses import uses_of
 from hcq.emu.amd.shader.register_waits import FLAT, LDS, MEMORY, SCALAR, Hazard, RegisterWaits, Waited
@@ -150,7 +148,7 @@ def queue_of(ctx: Context) -> int | None:
     """The queue that an instruction's result comes by; None for one that counts where no register is waited for."""
     inst = ctx.inst
     name, form = inst.name, inst.format
-    if name.startswith("s_sendmsg_rtn"):
+    if name.startswith(("s_sendmsg_rtn", "s_get_barrier_state")):
         return SCALAR
     if form == "SMEM":
         return None if name in CACHE_ONLY else SCALAR
@@ -164,22 +162,14 @@ def queue_of(ctx: Context) -> int | None:
         return None
     if ctx.is_gfx9 or form == "FLAT":
         return MEMORY
-    tail = name.split("_", 1)[1].replace("_addtid", "")
-    access = parse_access(tail) or typed_access(tail)
-    stores = access is not None and (
-        access.verb == "store" or (access.verb == "atomic" and not returns(ctx.inst))
-    )
-    return None if stores else MEMORY  # from gfx10 on stores have a counter of their own
+    return None if only_stores(inst) else MEMORY
 
 
 def waited_by(inst: Instruction, generation: int) -> Waited | None:
     """What an instruction waits for; None where it is no such wait."""
     name, bits = inst.name, inst.fields.get("simm16", 0)
     if name == "s_waitcnt":
-        memory = bits & 0xF | bits >> 14 << 4
-        lds = bits >> 8 & 0xF
-        if generation >= 11:
-            memory, lds = bits >> 10 & 63, bits >> 4 & 63
+        memory, lds = wait_counts(bits, generation)
         return Waited(memory, lds, lds)
     if name == "s_wait_idle":
         return Waited(0, 0, 0)

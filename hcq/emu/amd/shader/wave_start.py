@@ -21,6 +21,7 @@ from hcq.emu.amd.shader.arrays import Array
 
 TTMP7, TTMP8, TTMP9 = 115, 116, 117  # as scalar registers
 DX10_CLAMP = 1 << 8
+TOLD_OF_SCRATCH = ("gfx90a", "gfx10")  # waves find their scratch memory through registers
 CODE_PROPERTIES = 14  # word of the descriptor whose lowest bits say what goes into the first scalar registers
 USER_SGPRS = (
     *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr"),
@@ -35,13 +36,14 @@ def vgpr_count(arch: str, granulated: int, wave_size: int) -> int:
 
 
 def user_sgprs(descriptor: KernelDescriptor, values: Mapping[str, Sequence[int]]) -> list[int]:
-    """The words of s0, s1, ...: what the descriptor's bits ask for, lowest bit first."""
+    """The words of s0, s1, ...: what the descriptor's bits ask for."""
+    return [word for name in asked_sgprs(descriptor) for word in values[name]]
+
+
+def asked_sgprs(descriptor: KernelDescriptor) -> tuple[str, ...]:
+    """What the descriptor's bits ask for, lowest bit first."""
     asked = descriptor.words[CODE_PROPERTIES]
-    found: list[int] = []
-    for bit, name in enumerate(USER_SGPRS):
-        if asked >> bit & 1:
-            found += values[name]
-    return found
+    return tuple(name for bit, name in enumerate(USER_SGPRS) if asked >> bit & 1)
 
 
 @functools.lru_cache(256)
@@ -60,12 +62,15 @@ class Launch:
     user_sgprs: tuple[int, ...] = ()
     user_sgpr_count: int = 0
     group_ids: tuple[bool, bool, bool] = (True, False, False)
-    id_dimensions: int = 0  # work-item ids in v0: 0 x, 1 xy, 2 xyz
+    id_dimensions: int = 0  # work-item ids: 0 x, 1 xy, 2 xyz
+    packs_ids: bool = True  # in v0; on gfx10 each dimension's are in a register of its own
     lds_bytes: int = 0
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
-    scratch_waves: int = 0  # gfx90a: there is scratch memory for so many; 0: no wave asks where its own is
+    scratch_waves: int = (
+        0  # gfx90a, gfx10: there is scratch memory for so many; 0: no wave asks where its own is
+    )
     wave_scratch_bytes: int = 0
     # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
     ids_in_ttmp: bool = False
@@ -100,11 +105,25 @@ class Launch:
             id_dimensions=two.tidig_comp_cnt,
             lds_bytes=lds_bytes,
             scratch_bytes=scratch_bytes,
-            scratch_waves=scratch_waves if arch == "gfx90a" and two.scratch_en else 0,
+            scratch_waves=scratch_waves if arch.startswith(TOLD_OF_SCRATCH) and two.scratch_en else 0,
             wave_scratch_bytes=scratch_bytes * wave_size,
             mode=rsrc1 >> 12 & 0xFF | flags,
             ids_in_ttmp=is_gfx12,
+            packs_ids=not arch.startswith("gfx10"),
             acc_offset=4 * ((rsrc3 & 63) + 1) if arch.startswith("gfx9") else 0,
+        )
+
+    @property
+    def id_registers(self) -> int:
+        """How many vector registers hold the ids of work-items when a wave begins."""
+        return 1 if self.packs_ids else self.id_dimensions + 1
+
+    def unpacked(self, packed: Array) -> Array:
+        """Packed ids as these registers have them."""
+        if self.packs_ids:
+            return packed
+        return np.stack(
+            [packed >> np.uint32(10 * axis) & np.uint32(0x3FF) for axis in range(self.id_registers)]
         )
 
     def with_sgprs(self, user_sgprs: tuple[int, ...]) -> Launch:
@@ -188,7 +207,7 @@ class WorkItems:
         return index[useful], place[useful], active[useful]
 
     def packed_ids(self, groups: Array, place: Array, wave_size: int, dimensions: int) -> Array:
-        """v0: work-item ids, x in bits 9:0, y in 19:10, z in 29:20."""
+        """Work-item ids, x in bits 9:0, y in 19:10, z in 29:20."""
         if self.is_whole:  # the same in every group: worked out once
             return _whole_ids(self.block, self.waves_per_group(wave_size), wave_size, dimensions)[place]
         return _packed(place, np.maximum(self.group_sizes(groups), 1), wave_size, dimensions)

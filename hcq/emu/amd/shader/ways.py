@@ -46,7 +46,7 @@ def some_instruction(isa: Isa, one: Format, opcode: Opcode) -> Instruction:
 
 def ways(isa: Isa) -> dict[str, str]:
     """name -> way. The end of a program and barriers, where compiled code leaves off anyway, count as compiled."""
-    lanes = 64 if isa.has_sdwa else 32
+    lanes = 64 if isa.is_gfx9 else 32
     program = Program(isa, AddressSpace(), ENTRY, lanes, ACC_OFFSET)
     translator = Translator(program, MODE, REGISTERS)
     found: dict[str, str] = {}

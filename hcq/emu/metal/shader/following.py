@@ -68,7 +68,7 @@ class FollowingMachine(Machine):
         """As a Machine's."""
         self._use("address", mask, index)
         index = plain(index)
-        if not memory.stride and not (isinstance(value, Shadowed) and value.read.space == "global"):
+        if not memory.stride and not (isinstance(value, Shadowed) and value.read.is_copied):
             self._use("store", mask, value)
         super().store(mask, memory, kind, index, plain(value))
         self._shade(mask, memory, kind, index, value)
@@ -92,9 +92,14 @@ class FollowingMachine(Machine):
     def atomic(
         self, mask: Any, memory: Memory, kind: str, index: Any, operation: str, x: Any = 0, y: Any = 0
     ) -> Any:
-        """As a Machine's. What is added to something that nobody wrote is as much unwritten."""
+        """As a Machine's. Who changes what nobody wrote is told once, and it counts as written then."""
         self._use("address", mask, index)
         index, x, y = plain(index), plain(x), plain(y)
+        if operation not in ("load", "store", "exchange"):
+            old = self._seen(np.zeros(self.size, kind), mask, memory, kind, index)
+            if isinstance(old, Shadowed):
+                self._use("atomic", mask, old)
+                self._shade(mask, memory, kind, index, 0)
         found = super().atomic(mask, memory, kind, index, operation, x, y)
         if operation in ("store", "exchange"):
             self._shade(mask, memory, kind, index, x)
@@ -146,9 +151,9 @@ class FollowingMachine(Machine):
         for one in sources:
             if isinstance(one, Shadowed):
                 bad, read = bad | (one.shadow != 0), one.read
-        return (
-            found if read is None else shadowed(found, whole(bad, np.dtype(f"u{found.dtype.itemsize}")), read)
-        )
+        if read is None:
+            return found
+        return shadowed(found, whole(bad, np.dtype(f"u{found.dtype.itemsize}")), read.computed())
 
     def _shadow(self, mask: Any, memory: Memory, kind: str, index: Any) -> Array | None:
         """Of what each thread loads; None where all of it was written."""

@@ -40,7 +40,10 @@ class Shadowed(np.ndarray[Any, Any]):
         if method != "__call__" or options.get("out") is not None or not isinstance(result, np.ndarray):
             return result
         shadow = _of_result(ufunc.__name__, values, [shadow_of(one) for one in inputs], result.dtype)
-        return result if shadow is None else shadowed(result, shadow, _read_of(inputs))
+        read = _read_of(inputs)
+        if read is not None and ufunc.__name__ in (*SUMS, *WHOLE):
+            read = read.computed()
+        return result if shadow is None else shadowed(result, shadow, read)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
         result = function(*[plain(one) for one in inputs], **options)

@@ -13,6 +13,7 @@ import numpy as np
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.split_barriers import SplitBarrier
 
 
 class Barrier:
@@ -20,6 +21,7 @@ class Barrier:
 
     def __init__(self, lanes: int, blocks: int) -> None:
         self.here = np.zeros(lanes, bool)
+        self.split: SplitBarrier | None = None  # where races are looked for: once somebody has gone on
         self.arrived = np.zeros(blocks, np.int64)
         self.true = np.zeros(blocks, np.int64)
         self.last_arrived = np.zeros(blocks, np.int64)

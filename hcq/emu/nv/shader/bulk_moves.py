@@ -158,6 +158,9 @@ def bring(issuer: Issuer, move: Move, mbarrier: int, is_pair: bool = False) -> N
     _touched(issuer, "load", move.at[move.inside], move.piece_bytes, "global")
     _touched(issuer, "store", move.places, move.piece_bytes)
     _tell_brought(issuer, move, mbarrier)
+    if batch.waits is not None:
+        of_global, row = batch.waits.of_global, batch.local_row[lanes]
+        of_global.access(row, move.at[move.inside], move.piece_bytes, issuer.instruction.line, "reads it")
 
     def work() -> None:
         name_access(batch, issuer.instruction)
@@ -212,6 +215,9 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
     if batch.waits is not None:
         read = spaces.places_of(batch, who, places, move.piece_bytes)
         batch.waits.take(issuer.lane, read, move.piece_bytes, issuer.instruction.line)
+        row, adds = int(batch.local_row[issuer.lane]), reduction is not None
+        group = int(batch.waits.bulk_ended[row])
+        batch.waits.of_global.take(row, group, at, move.piece_bytes, issuer.instruction.line, adds)
     _touched(issuer, "load", places, move.piece_bytes)
     _touched(issuer, "store" if reduction is None else "atomic", at, move.piece_bytes, "global")
 

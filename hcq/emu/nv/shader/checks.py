@@ -18,7 +18,7 @@ import numpy as np
 
 from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
 from hcq.emu.nv.shader.cluster_exits import ClusterExits
-from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.errors import MisalignedAccess, NotInitialised
 from hcq.emu.nv.shader.grids import numbers_of
 from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
@@ -40,16 +40,20 @@ from hcq.emu.shader.order import Order, Records
 from hcq.emu.shader.pointers import UNKNOWN, classes_of, reach_of
 from hcq.emu.shader.races import Races
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.events import kernel_faults
+from hcq.events.kernel_faults import Site
 from hcq.events.known_memory import KnownMemory, Stretch
 
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.errors import KernelFault
     from hcq.emu.nv.shader.opcodes import Addition
     from hcq.emu.nv.shader.program import Program
+    from hcq.emu.nv.shader.syntax import Instruction
 
 
 SPACES = {"shared": "shared-beyond", "local": "local-overrun", "parameters": "arguments-overrun"}
 MOST_BYTES = 110 << 20  # of what is remembered of copies
+NOT_YET = "which comes before it, here, and with nothing between that would order them"
 
 
 def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
@@ -63,18 +67,25 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
         found.append(named)
     if checks.races:
         found.append(looked if checks.races == "everywhere" else looked_at_shared)
+    if _waits(checks):
+        found.append(waited)
     if "wait" in checks.words:
-        found += [waited, products_waited]
+        found.append(products_waited)
     if "sync" in checks.words:
         found.append(synchronized)
     return tuple(found)
+
+
+def _waits(checks: Checks) -> bool:
+    """Whether copies are looked at that nobody has waited for: who touches what they bring races with them, too."""
+    return "wait" in checks.words or checks.races == "everywhere"
 
 
 def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, blocks: int) -> int:
     """How many of so many blocks may run together, so that what is remembered of them stays bounded."""
     if checks is not None and checks.races:
         blocks = min(blocks, blocks_at_once(shared_bytes, warps_per_block))
-    if checks is not None and "wait" in checks.words:
+    if checks is not None and _waits(checks):
         words = -(-shared_bytes // WORD_BYTES)
         blocks = min(blocks, max(1, MOST_BYTES // max(1, words * BYTES_PER_WORD)))
     return blocks
@@ -120,11 +131,12 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         memory = launch.shared_bytes if size == 1 else len(batch.shared) // count
         shared = SharedRaces(order, memory, batch.name_of, program.text_of_line, checks)
         batch.races = Races(order, shared, everywhere, "unequal" in checks.words, size)
-    if "wait" in checks.words and program.copies_by_itself:
-        names = Names(program.text_of_line, batch.lane_name)
-        batch.product_waits = ProductWaits(batch.count, names, checks)
+    if _waits(checks) and program.copies_by_itself:
+        names, is_wait = Names(program.text_of_line, batch.lane_name), "wait" in checks.words
+        if is_wait:
+            batch.product_waits = ProductWaits(batch.count, names, checks)
         if len(batch.shared):
-            batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
+            batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks, is_wait)
     if "sync" in checks.words or (
         "wait" in checks.words and program.copies_by_itself
     ):  # of copies' phases, too
@@ -154,6 +166,8 @@ def _reach(
 
 def refused(checks: Checks, program: Program, batch: Batch, fault: KernelFault) -> None:
     """The kernel was stopped, by an access perhaps."""
+    if isinstance(fault, NotInitialised):
+        _not_initialised(checks, program, fault)
     if "memory" not in checks.words or not fault.access:
         return
     rule = SPACES.get(
@@ -165,8 +179,28 @@ def refused(checks: Checks, program: Program, batch: Batch, fault: KernelFault) 
     )
     if window is not None:
         address = without_window(address, window, batch.shared_window_bytes)
-    block, thread = fault.threads[0]
-    who = f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
-    text = program.text_of_line(fault.line)
+    who, text = _who(fault), program.text_of_line(fault.line)
     why = str(fault).rpartition(": ")[2].rstrip(".") if fault.space else ""
     access_faults.refused(checks, rule, fault.access, address, text, fault.line, who, why)
+
+
+def _who(fault: KernelFault) -> str:
+    block, thread = fault.threads[0]
+    return f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
+
+
+def _not_initialised(checks: Checks, program: Program, fault: NotInitialised) -> None:
+    """Somebody arrives at an mbarrier. Where the kernel initialises any, that is late: in another order it is not."""
+    first = next((one for each in program.functions for one in each.body if _initialises(one)), None)
+    if first is None or checks.races != "everywhere":
+        return
+    arrives = Site("changes it", program.text_of_line(fault.line), fault.line, _who(fault))
+    late = Site("initialises it", program.text_of_line(first.line), first.line, "a thread")
+    found = kernel_faults.KernelFault(
+        "shared-race", "a race on", "shared", fault.address, (late, arrives), NOT_YET
+    )
+    checks.add(("shared-race", first.line, fault.line), 1, lambda: found)
+
+
+def _initialises(one: Instruction) -> bool:
+    return one.opcode == "mbarrier" and one.modifiers[:1] == ("init",)

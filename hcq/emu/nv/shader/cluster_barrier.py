@@ -16,9 +16,10 @@ import numpy as np
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.clusters import exits_of
 from hcq.emu.nv.shader.errors import KernelFault
-from hcq.emu.nv.shader.meetings import cluster_met
+from hcq.emu.nv.shader.meetings import cluster_met, cluster_waited, gone_on
 from hcq.emu.nv.shader.paths import Path
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.split_barriers import SplitBarrier
 
 WAITS = "cluster barrier"
 NEVER = -1
@@ -49,6 +50,7 @@ class ClusterBarrier:
         self.cluster = batch.block_of_lane // size
         self.phase = np.zeros(len(batch.blocks) // size, np.int64)
         self.arrived = np.zeros(batch.count, bool)
+        self.split: SplitBarrier | None = None  # where races are looked for
         self.since = np.full(batch.count, NEVER, np.int64)  # NEVER: not since its last wait
 
     def arrive(self, machine: Owner, path: Path, line: int) -> None:
@@ -57,6 +59,7 @@ class ClusterBarrier:
         self._refuse(machine, mask & (self.since != NEVER), line, "arrives twice with no wait between")
         self.since[mask] = self.phase[self.cluster[mask]]
         self.arrived |= mask
+        self.split = gone_on(machine.batch, self.split, mask)
         if (exits := exits_of(machine.batch)) is not None:
             exits.arrive(np.flatnonzero(mask))
         self.check(machine)
@@ -83,7 +86,7 @@ class ClusterBarrier:
         if not done.any():
             return
         met = self.arrived & done[self.cluster]
-        cluster_met(machine.batch, met)
+        cluster_met(machine.batch, met, self.split)
         if (exits := exits_of(machine.batch)) is not None:
             exits.met(np.flatnonzero(met))
         self.phase[done] += 1
@@ -102,6 +105,7 @@ class ClusterBarrier:
 
     def _go_on(self, machine: Owner, free: Lanes) -> None:
         self.since[free] = NEVER
+        cluster_waited(machine.batch, free, self.split)
         if (exits := exits_of(machine.batch)) is not None:
             exits.waited(np.flatnonzero(free))
 

@@ -225,6 +225,8 @@ def _call_runtime(code: Code, name: str, site: CallSite) -> End:
             for one, size in zip(site.returned, results):
                 value = (found % (1 << 8 * size)).to_bytes(size, "little")
                 row[base + offsets[one] :][:size] = np.frombuffer(value, np.uint8)
+                if batch.unwritten is not None:
+                    batch.unwritten.returned(int(batch.local_row[lane]), base + offsets[one], size)
         return site.after
 
     return end

@@ -12,6 +12,7 @@ place, so a move is free.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -135,6 +136,13 @@ class Lowering:
         if flow.CARRY in kept:
             self.kept.add(self._slots[flow.CARRY])
         self._place_locals()
+
+    @functools.cached_property
+    def copies_by_itself(self) -> bool:
+        """Whether anything in the module touches memory that its threads must wait for."""
+        return any(
+            one.opcode in ("cp", "wgmma") for each in self.module.functions.values() for one in each.body
+        )
 
     def _new(self, value: Lanes) -> int:
         self.decoded.first.append(value)

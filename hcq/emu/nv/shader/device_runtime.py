@@ -106,8 +106,10 @@ def vprintf(caller: Caller, passed: list[int], texts: dict[int, str]) -> int:
 
 def malloc(caller: Caller, passed: list[int], texts: dict[int, str]) -> int:
     """Memory of the heap; 0 where there is none left."""
-    heap = caller.batch.memory.heap
-    return heap.allocate(passed[0])
+    va = caller.batch.memory.heap.allocate(passed[0])
+    if va and caller.batch.unwritten is not None:
+        caller.batch.unwritten.taken(va, passed[0])
+    return va
 
 
 def free(caller: Caller, passed: list[int], texts: dict[int, str]) -> int:

@@ -4,6 +4,7 @@
     KernelFault (DeviceFault)     the running kernel did something illegal; names the line and the threads
     ├── PageFault                 no memory there, or not writable; has .address
     ├── MisalignedAccess          an address that is not a multiple of the access's size
+    ├── NotInitialised            an mbarrier that expects nobody; has .address
     ├── Trap                      the kernel gave up by itself: trap, a failed assert
     ├── Deadlock                  threads wait for threads that can never come
     ├── StepLimit                 the budget of instructions is spent
@@ -57,6 +58,12 @@ class PageFault(KernelFault):
 
 class MisalignedAccess(KernelFault):
     """An access whose address is not a multiple of its size."""
+
+    address: int = 0
+
+
+class NotInitialised(KernelFault):
+    """An arrival at an mbarrier of shared memory that nobody has initialised yet, or that all have dropped."""
 
     address: int = 0
 

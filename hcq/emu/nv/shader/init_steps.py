@@ -130,7 +130,7 @@ def _follow(lowering: Lowering, one: Instruction, step: Step) -> Follow | None:
         return _copy(code)
     if not is_entry:
         return None
-    if opcode == "mma":
+    if opcode == "mma" or (opcode == "wmma" and one.modifiers[0] == "mma"):
         sources = [slot for name in reads_and_writes(one)[0] if (slot := lowering.register(name)) is not None]
 
         def product(unwritten: Unwritten, registers: Registers, group: Group) -> list[Any]:
@@ -213,7 +213,7 @@ def _store(code: Code, lowering: Lowering, is_entry: bool) -> Follow:
             if not len(at) or space_at(batch, where, int(at[0])) == "global":
                 for slot in slots:
                     known = None if slot is None else unwritten.of(slot)
-                    if known is not None and known[1].space != "global":  # what a copy moves on is no use
+                    if known is not None and not known[1].is_copied:
                         unwritten.used("store", [slot] if slot is not None else [], one, lanes)
         for slot in slots:
             known = unwritten.of(slot) if slot is not None and is_entry else None
@@ -236,8 +236,8 @@ def _atomic(code: Code, lowering: Lowering, is_entry: bool) -> Follow | None:
     result = (
         lowering.register(one.operands[0].name) if place and isinstance(one.operands[0], Register) else None
     )
-    is_exchange, is_vector = bool({"exch", "cas"} & set(one.modifiers)), vector_of(code) > 1
-    if is_vector or type_.width > 64:
+    is_exchange = "exch" in one.modifiers
+    if vector_of(code) > 1 or type_.width > 64:
         return None
 
     def follow(
@@ -252,9 +252,11 @@ def _atomic(code: Code, lowering: Lowering, is_entry: bool) -> Follow | None:
             unwritten.used("address", bases, one, lanes)
         at = of_lanes(at_of(registers), lanes, group.batch.count)
         found = unwritten.load(where, at, lanes, type_.bits, 1, one)
-        if is_exchange:
+        if found is not None and not is_exchange:  # which is told once: it counts as written then
+            unwritten.changed(found, one)
+        if found is not None or is_exchange:
             unwritten.store(where, at, lanes, np.zeros(len(at), type_.bits))
-        if found is None or result is None or not is_entry:
+        if found is None or result is None or not is_entry or not is_exchange:
             return []
         dtype = lowering.decoded.first[result].dtype
         return [(result, to_all(found[0].astype(dtype), lanes, group.batch.count), found[1])]

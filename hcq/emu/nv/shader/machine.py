@@ -26,7 +26,7 @@ from hcq.emu.nv.shader.cluster_barrier import ClusterBarrier
 from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.groups import active_bits, ballots
-from hcq.emu.nv.shader.meetings import block_met, warps_met
+from hcq.emu.nv.shader.meetings import block_met, gone_on, warps_met
 from hcq.emu.nv.shader.native import native_of
 from hcq.emu.nv.shader.paths import Activation, Path, Region, stack_end
 from hcq.emu.nv.shader.program import Program
@@ -34,6 +34,7 @@ from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.stops import deadlock, endless_wait, too_long
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.schedule import MOST_PARTS, Schedule
+from hcq.events.waves import Running
 
 # instructions between two looks at the budget, and at whether the kernel is still wanted
 CHECK_STEPS = 20_000
@@ -69,7 +70,7 @@ class Machine:
         self.fruitless = 0
         self._templates: dict[tuple[int, int], Registers] = {}
         if batch.launch.running is not None:
-            batch.launch.running.hurry = self._hurry
+            self.answer_to(batch.launch.running)
         self.native = native_of(self)
 
     @functools.cached_property
@@ -104,6 +105,14 @@ class Machine:
             )
         return made
 
+    def set_special(self, activation: Activation, slot: int, symbol: Any) -> None:
+        """Give a special register of a call the value that it has now."""
+        decoded = activation.decoded
+        scalar = decoded.first[slot].dtype.type
+        activation.registers[slot] = self._value_of(
+            decoded, symbol.name, symbol.offset, activation.local_base, scalar
+        )
+
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
             value: Lanes = self.batch.special_register(name[1:])
@@ -118,14 +127,24 @@ class Machine:
 
     # -- running
 
+    def answer_to(self, running: Running) -> None:
+        """Who asks where the warps are is answered soon."""
+        running.hurry = self._hurry
+
     def run(self) -> None:
         """Until all threads have exited."""
+        self.begin()
+        self.go_on()
+
+    def begin(self) -> Path:
+        """All threads are at the first block, as one path."""
         entry = self.program.entry
         root = Region(None, self.activate(entry, self.live_count, None), len(entry.blocks), None, 0)
         mask = None if self.live_count == self.batch.count else self.live.copy()
         root.pending = 1
-        self.go(Path(self.batch, root, 0, mask, self.live_count, 0), 0)
-        self.go_on()
+        path = Path(self.batch, root, 0, mask, self.live_count, 0)
+        self.go(path, 0)
+        return path
 
     def go_on(self) -> None:
         """Until all threads have exited, from where its paths are."""
@@ -480,7 +499,8 @@ class Machine:
 
     def arrive_at_barrier(self, path: Path, number: int, expected: int, mask: Lanes | None) -> None:
         """Arrive without waiting: those of a path that a mask names, None for all."""
-        self._arrive(path, number, mask)
+        barrier = self._arrive(path, number, mask)
+        barrier.split = gone_on(self.batch, barrier.split, path.full_mask if mask is None else mask)
         self._check_barrier(number, expected)
 
     def _arrive(self, path: Path, number: int, mask: Lanes | None) -> Barrier:
@@ -500,7 +520,7 @@ class Machine:
             return
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
-            block_met(self.batch, barrier.here & freed, expected)
+            block_met(self.batch, barrier.here & freed, expected, barrier.split)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed

@@ -23,7 +23,7 @@ from hcq.emu.nv.shader.atomic_ops import Conflicts, Operation, Update
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.clusters import exits_of
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
-from hcq.emu.nv.shader.errors import BadAccess, KernelFault
+from hcq.emu.nv.shader.errors import BadAccess, KernelFault, NotInitialised
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import (
     SCOPES,
@@ -117,16 +117,21 @@ class _Object:
         except BadAccess as bad:
             raise group.fault(bad, self.instruction, "access to an mbarrier", lanes) from None
 
-    def refuse(self, work: Conflicts, bad: Lanes, group: Group, why: str) -> KernelFault:
+    def refuse(
+        self, work: Conflicts, bad: Lanes, group: Group, why: str, kind: type[KernelFault] = KernelFault
+    ) -> KernelFault:
         """The report of the first of these threads."""
         number = int(np.argmax(bad))
         block, thread = group.batch.place(int(work.lanes[number]))
-        return KernelFault(
+        fault = kind(
             f"kernel {group.batch.launch.kernel_name}, PTX line {self.instruction.line} `{self.instruction}`: the "
             f"mbarrier at {int(work.at[number]):#x} of shared memory, thread {thread} of block {block}: {why}.",
             self.instruction.line,
             [(block, thread)],
         )
+        if isinstance(fault, NotInitialised):
+            fault.address = int(work.at[number])
+        return fault
 
 
 def _invalidate(code: Code) -> Step:
@@ -225,10 +230,12 @@ def _changing(
         counts = arrivals(amount).astype(np.int64)
         _, _, pending, expected = _fields(old)
         if (counts > pending).any():
-            why = "more threads arrive than it expects in this phase"
             if not expected.all():
                 why = "it expects nobody: it was not initialised, or all have dropped"
-            raise place.refuse(work, counts > pending, group, why)
+                raise place.refuse(work, counts > pending, group, why, NotInitialised)
+            raise place.refuse(
+                work, counts > pending, group, "more threads arrive than it expects in this phase"
+            )
         if write is not None:
             write(registers, group, to_all(old, work.lanes, group.batch.count))
 

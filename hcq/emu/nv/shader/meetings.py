@@ -12,16 +12,33 @@ import numpy as np
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.split_barriers import SplitBarrier
 
 
-def block_met(batch: Batch, lanes: Lanes, expected: int = 0) -> None:
-    """The warps of these threads are at a barrier of their blocks, which counts so many threads; 0: all of them."""
+def block_met(batch: Batch, lanes: Lanes, expected: int = 0, split: SplitBarrier | None = None) -> None:
+    """The warps of these threads are at a barrier of their blocks, which counts so many threads; 0: all of them.
+
+    split  of those that arrived there and went on (bar.arrive), if any did
+    """
     if batch.races is None:
         return
     warps = _warps_of(batch, lanes)
     for some in batch.races.apart(warps):
         for met in _by_count(some, batch.races.order.warps, expected // WARP):
-            batch.races.order.barrier(met)
+            if split is None:
+                batch.races.order.barrier(met)
+            else:
+                split.open(met)
+                split.forget()
+
+
+def gone_on(batch: Batch, split: SplitBarrier | None, lanes: Lanes) -> SplitBarrier | None:
+    """The warps of these threads arrive and go on. Returns what is known of them."""
+    if batch.races is None:
+        return None
+    split = split or SplitBarrier(batch.races.order)
+    split.leave(_warps_of(batch, lanes))
+    return split
 
 
 def _by_count(warps: Lanes, per_block: int, expected: int) -> list[Lanes]:
@@ -35,12 +52,18 @@ def _by_count(warps: Lanes, per_block: int, expected: int) -> list[Lanes]:
     return [warps[turn == number] for number in range(int(turn.max()) + 1)]
 
 
-def cluster_met(batch: Batch, lanes: Lanes) -> None:
-    """The warps of these threads are at a barrier of their clusters."""
-    if batch.races is not None:
-        batch.races.order.barrier(_warps_of(batch, lanes))
+def cluster_met(batch: Batch, lanes: Lanes, split: SplitBarrier | None) -> None:
+    """The warps of these threads are at a barrier of their clusters, at which all of them arrived and went on."""
+    if split is not None:
+        split.open(_warps_of(batch, lanes))
     if batch.waits is not None:
         batch.waits.meet(np.flatnonzero(lanes))
+
+
+def cluster_waited(batch: Batch, lanes: Lanes, split: SplitBarrier | None) -> None:
+    """The warps of these threads have waited for it."""
+    if split is not None:
+        split.come_back(_warps_of(batch, lanes))
 
 
 def _warps_of(batch: Batch, lanes: Lanes) -> Lanes:

@@ -16,7 +16,7 @@ from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.copies import Copies, Work
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
-from hcq.emu.nv.shader.device_heap import Heap
+from hcq.emu.nv.shader.device_heap import START, Heap
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory
@@ -117,9 +117,9 @@ class Watched:
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         """As Memory.load."""
-        self.watch.look(
-            "atomic" if self.watch.is_atomic else "load", addresses, np.dtype(scalar).itemsize * count
-        )
+        kind, size = "atomic" if self.watch.is_atomic else "load", np.dtype(scalar).itemsize * count
+        self.watch.look(kind, addresses, size)
+        self._look_at_heap(kind, addresses, size)
         return self.memory.load(addresses, scalar, count)
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
@@ -127,7 +127,18 @@ class Watched:
         size = values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
         if not self.watch.is_atomic:  # which has loaded from there before
             self.watch.look("store", addresses, size)
+            self._look_at_heap("store", addresses, size)
         self.memory.store(addresses, values)
+
+    def _look_at_heap(self, kind: str, addresses: Lanes, size_bytes: int) -> None:
+        """What malloc gave out is as good as a buffer."""
+        if not len(addresses) or int(addresses.max()) < START:
+            return
+        heap = self.memory.heap
+        outside = np.flatnonzero(heap.outside(addresses, size_bytes))
+        if len(outside):
+            at = int(addresses[outside[0]])
+            self.watch.left_heap(kind, at, int(outside[0]), len(addresses), len(outside), heap.has_freed(at))
 
 
 class NamedCopies(Copies):

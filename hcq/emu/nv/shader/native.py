@@ -19,7 +19,7 @@ from hcq.emu.nv.shader import native_ahead, native_jobs, native_queues
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.flow import reads_and_writes
-from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.memory import AddressSpace, Memory
 from hcq.emu.nv.shader.native_ahead import LANE_NS, STEP_NS
 from hcq.emu.nv.shader.native_order import EXIT, NOWHERE, PLACES, Point
 from hcq.emu.nv.shader.native_state import Compiled, Facts, State, Tables
@@ -31,6 +31,7 @@ from hcq.emu.shader.schedule import Schedule
 # so many count as one of the interpreter's: a kernel that waits for the host may wait as long as it may there
 SHARE = 1 << 10
 FUEL = 1 << 14  # instructions that a warp runs before others do, and before anybody asks whether to stop
+ASK_STEPS = 1 << 10  # of the interpreter, between two looks at whether a function has become worth it
 SPLIT = -1
 MOST_STATES = 4  # that a function keeps for its next calls
 
@@ -75,7 +76,8 @@ class Native:
 
     def __init__(self, machine: Owner, memory: AddressSpace, is_eager: bool) -> None:
         batch = machine.batch
-        self.machine, self.memory, self.is_eager, self.is_late = machine, memory, is_eager, False
+        self.machine, self.memory, self.is_eager = machine, memory, is_eager
+        self.ask_at = 0  # steps of the batch, at which it is asked again what is compiled
         self.key = native_ahead.key_of(batch.launch)
         self.warps = 0  # until something is compiled
         self.states: list[tuple[Activation, State]] = []
@@ -83,6 +85,30 @@ class Native:
         self.local: Any = None
         self.ranges: Any = None
         self.held: Any = None
+        self.is_under_way = False  # compiled code has begun, and left off: it goes on
+
+    # -- batches that stand ready
+
+    def stand(self, path: Path, compiled: Compiled) -> bool:
+        """Everything is where compiled code wants it, for a path that has not begun. False where that cannot be."""
+        self._arrange()
+        return self._prepare(path, compiled, self._state(path.activation, compiled))
+
+    def begin_again(self, memory: Memory, params: Lanes) -> State:
+        """The same for another launch, with parameters and memory of its own. Returns the registers."""
+        self.memory = cast(AddressSpace, memory)
+        ((activation, state),) = self.states
+        state.begin(self.machine.batch.count)
+        state.push(activation.registers)
+        self._look_at_memory(state.compiled, state)
+        table = self.table
+        table[PLACES["params"]], table[PLACES["parambytes"]] = params.ctypes.data, len(params)
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = state.ranges_address, len(self.ranges)
+        return state
+
+    def let_go(self) -> None:
+        """The memory of a launch that has ended is its own again."""
+        self.memory = self.held = None  # type: ignore[assignment]
 
     def _arrange(self) -> None:
         """Tables of all threads, when compiled code runs first."""
@@ -98,11 +124,14 @@ class Native:
     # -- what there is
 
     def _compiled(self, decoded: Decoded) -> Compiled | None:
-        if self.is_late:
-            return None
+        found = decoded.native.get(self.key)
+        if found is not None or self.machine.batch.steps < self.ask_at:
+            return found
         known, found = native_ahead.code_of(decoded, self.key, 0.0, self.is_eager)
-        # its threads may stand anywhere by the time that it is compiled: the next batch runs it
-        self.is_late = not known
+        if (
+            not known
+        ):  # a loop may take long: it is compiled when it has, and goes on from the block where it is
+            self.ask_at = self.machine.batch.steps + ASK_STEPS
         return found
 
     def _state(self, activation: Activation, compiled: Compiled) -> State:
@@ -190,19 +219,26 @@ class Native:
         if not self.warps:
             self._arrange()
         state = self._state(activation, compiled)
-        if not self._prepare(path, compiled, state):
+        if self.is_under_way:
+            self.is_under_way = False
+        elif not self._prepare(path, compiled, state):
             return None
+        else:
+            self._place_at(path, node)
+        codes = self._go_on(path, compiled, state)
+        if compiled.facts.has_copies:
+            native_queues.give(self.tables.queues, self.machine.batch)
+        state.stale |= compiled.facts.written
+        return self._part(path, compiled, codes)
+
+    def _place_at(self, path: Path, node: int) -> None:
+        """Threads of a path are at a node."""
         count = self.machine.batch.count
         if path.mask is None:
             self.pcs[:count], self.pcs[count:] = node, NOWHERE
         else:
             self.pcs[:] = NOWHERE
             self.pcs[:count][path.mask] = node
-        codes = self._go_on(path, compiled, state)
-        if compiled.facts.has_copies:
-            native_queues.give(self.tables.queues, self.machine.batch)
-        state.stale |= compiled.facts.written
-        return self._part(path, compiled, codes)
 
     def _go_on(self, path: Path, compiled: Compiled, state: State) -> Any:
         """Run until all threads have left, or others have to run."""

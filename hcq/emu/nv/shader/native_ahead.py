@@ -22,6 +22,7 @@ from hcq.emu.compiled import assemble
 from hcq.emu.nv.shader import native_kept, native_library
 from hcq.emu.nv.shader.batch import WARP, Launch
 from hcq.emu.nv.shader.decode import Decoded
+from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.native_state import Compiled
 
 if TYPE_CHECKING:
@@ -40,14 +41,16 @@ Key = tuple[bool, int, int]
 
 def may_run(program: Program, launch: Launch) -> bool:
     """Whether a launch may run as machine code."""
-    memory = launch.memory
-    if config.current().emu_compiled == "0" or launch.tally is not None:
-        return False
-    if not getattr(memory, "is_plain", False):  # an AddressSpace, and none that has more to do
+    if not may_reach(launch.memory) or launch.tally is not None:
         return False
     if prod(launch.cluster) > 1:  # their blocks meet, and reach into one another's shared memory
         return False
     return program.entry.lowering is not None
+
+
+def may_reach(memory: Memory) -> bool:
+    """Whether machine code may run, and in this memory: an AddressSpace, and none that has more to do."""
+    return config.current().emu_compiled != "0" and getattr(memory, "is_plain", False)
 
 
 def is_eager() -> bool:

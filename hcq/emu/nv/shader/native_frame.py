@@ -119,10 +119,10 @@ def _products(meets: dict[int, Meet], own_bytes: int) -> list[str]:
     ]
 
 
-def function(text: Text, body: list[str], meets: dict[int, Meet]) -> str:
-    """The whole module. meets: which ways out are barriers."""
+def function(text: Text, body: list[str], meets: dict[int, Meet], heads: list[str]) -> str:
+    """The whole module. meets: which ways out are barriers. heads: labels where threads come to a node, by number."""
     whole = "\n".join(body)
-    cases = " ".join(f"i32 {number}, label %n{number}" for number in text.entries.values())
+    cases = " ".join(f"i32 {number}, label %{label}" for number, label in enumerate(heads))
     fields = []
     listed = [(PLACES[name], name, kind) for name, kind in FIELDS]
     for place, name, kind in (*listed, (accesses.SITES, "sites", "ptr")):

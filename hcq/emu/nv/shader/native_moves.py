@@ -32,15 +32,13 @@ def _splat(name: str, value: str, lanes: int) -> list[str]:
 
 
 def _head(size: int, lanes: int) -> list[str]:
-    """Whether all threads that are on have one address, or lie side by side, in the range."""
-    at, mask = f"<{lanes} x i64>", f"<{lanes} x i1>"
-    steps = ", ".join(f"i64 {size * lane}" for lane in range(lanes))
+    """Where only some are on: whether these lie side by side, in the range."""
+    at, steps = f"<{lanes} x i64>", ", ".join(f"i64 {size * lane}" for lane in range(lanes))
     return [
+        "mixed:",
         "  %nobody = icmp eq i32 %m, 0",
         "  br i1 %nobody, label %nothing, label %some",
         "some:",
-        f"  %mt = trunc i32 %m to i{lanes}" if lanes < WARP else "  %mt = add i32 %m, 0",
-        f"  %on = bitcast i{lanes} %mt to {mask}",
         "  %first = call i32 @llvm.cttz.i32(i32 %m, i1 true)",
         "  %zeros = call i32 @llvm.ctlz.i32(i32 %m, i1 true)",
         "  %last = sub i32 31, %zeros",
@@ -74,6 +72,61 @@ def _head(size: int, lanes: int) -> list[str]:
         f"  %all = icmp eq i{lanes} %mt, -1",
         "  br i1 %all, label %whole, label %part",
     ]
+
+
+def _full(size: int, lanes: int, same: bool, far: str, near: str) -> list[str]:
+    """Where all threads are on, which is most often: the first two tell how all may lie.
+
+    same  whether threads of one address are apart: they go to full_same then, and those side by side to full_row
+    far   where those go that lie far apart; near: those of which only some lie together
+    """
+    at, steps = f"<{lanes} x i64>", ", ".join(f"i64 {size * lane}" for lane in range(lanes))
+    lines = [
+        f"  %mt = trunc i32 %m to i{lanes}" if lanes < WARP else "  %mt = add i32 %m, 0",
+        f"  %on = bitcast i{lanes} %mt to <{lanes} x i1>",
+        f"  %isfull = icmp eq i32 %m, {(1 << lanes) - 1 if lanes < 32 else -1}",
+        "  br i1 %isfull, label %full, label %mixed",
+        "full:",
+        f"  %f0 = extractelement {at} %at, i64 0",
+        f"  %f1 = extractelement {at} %at, i64 1",
+        f"  %fz = extractelement {at} %at, i64 {lanes - 1}",
+        "  %fd = sub i64 %f1, %f0",
+        f"  %fl = and i64 %f0, {size - 1}",
+        "  %feven = icmp eq i64 %fl, 0",
+        "  %fo0 = sub i64 %f0, %start",
+        "  %foz = sub i64 %fz, %start",
+        "  %fi0 = icmp ult i64 %fo0, %limit",
+        "  %fiz = icmp ult i64 %foz, %limit",
+        "  %fi = and i1 %fi0, %fiz",
+        "  %fok = and i1 %fi, %feven",
+        "  %fh = add i64 %f0, %delta",
+        "  %fp = inttoptr i64 %fh to ptr",
+        *_splat("fs", "%f0", lanes),
+        f"  %fnext = icmp eq i64 %fd, {size}",
+        f"  br i1 %fnext, label %ask_row, label %{'ask_zero' if same else far}",
+        "ask_row:",
+        f"  %fn = add {at} %fs, <{steps}>",
+        f"  %fe = icmp eq {at} %at, %fn",
+        *_bits("feb", "%fe", lanes),
+        "  %fer = icmp eq i32 %feb, %m",
+        f"  br i1 %fer, label %ask_in, label %{near}",
+        "ask_in:",
+        "  br i1 %fok, label %full_row, label %bad",
+    ]
+    if same:
+        lines += [
+            "ask_zero:",
+            "  %fz0 = icmp eq i64 %fd, 0",
+            f"  br i1 %fz0, label %ask_same, label %{far}",
+            "ask_same:",
+            f"  %fq = icmp eq {at} %at, %fs",
+            *_bits("fqb", "%fq", lanes),
+            "  %fqr = icmp eq i32 %fqb, %m",
+            f"  br i1 %fqr, label %ask_one, label %{near}",
+            "ask_one:",
+            "  br i1 %fok, label %full_same, label %bad",
+        ]
+    return lines
 
 
 def _bits(name: str, mask: str, lanes: int) -> list[str]:
@@ -128,9 +181,11 @@ def loop(size: int, lanes: int, body: list[str]) -> list[str]:
     """Thread after thread, those that are on."""
     return [
         f"  store <{lanes} x i64> %theirs, ptr %places, align 64",
+        "  br label %begin",
+        "begin:",
         "  br label %loop",
         "loop:",
-        "  %rest = phi i32 [%m, %each], [%less, %loop]",
+        "  %rest = phi i32 [%m, %begin], [%less, %loop]",
         "  %n = call i32 @llvm.cttz.i32(i32 %rest, i1 true)",
         "  %ip = getelementptr i64, ptr %places, i32 %n",
         "  %i = load i64, ptr %ip, align 8",
@@ -143,6 +198,21 @@ def loop(size: int, lanes: int, body: list[str]) -> list[str]:
         "  br i1 %more, label %loop, label %end",
         "end:",
     ]
+
+
+def _splats(bits: int, count: int, lanes: int, pointer: str, stem: str) -> list[str]:
+    """Lines that return the numbers at one place, for all threads."""
+    kind, lines, splats = f"<{lanes} x i{bits}>", [], []
+    every = f"<{lanes} x i32> zeroinitializer"
+    for number in range(count):
+        lines += [
+            f"  %{stem}p{number} = getelementptr i{bits}, ptr {pointer}, i64 {number}",
+            f"  %{stem}v{number} = load i{bits}, ptr %{stem}p{number}, align 1",
+            f"  %{stem}i{number} = insertelement {kind} poison, i{bits} %{stem}v{number}, i64 0",
+            f"  %{stem}s{number} = shufflevector {kind} %{stem}i{number}, {kind} poison, {every}",
+        ]
+        splats.append(f"%{stem}s{number}")
+    return [*lines, *returned(bits, lanes, splats, f"{stem}r")]
 
 
 def returned(bits: int, lanes: int, texts: list[str], stem: str) -> list[str]:
@@ -181,6 +251,7 @@ def _get(bits: int, count: int, lanes: int) -> str:
     size, kind, one = bits // 8 * count, f"<{lanes} x i{bits}>", f"i{8 * (bits // 8 * count)}"
     row, name, at = f"<{count * lanes} x i{bits}>", f"v{count * lanes}i{bits}", f"<{lanes} x i64>"
     mask, wide_mask = f"<{lanes} x i1>", f"<{count * lanes} x i1>"
+    full, fulls = _columns(bits, count, lanes, "%fx", "fw")
     whole, wholes = _columns(bits, count, lanes, "%x", "xw")
     some, somes = _columns(bits, count, lanes, "%y", "yw")
     order = ", ".join(f"i32 {lane // count}" for lane in range(count * lanes))
@@ -191,6 +262,13 @@ def _get(bits: int, count: int, lanes: int) -> str:
         f"define internal {result_of(bits, count, lanes)} @{_name('get', bits, count, lanes)}({at} %at, {RANGE}",
         f"  %places = alloca {at}, align 64",
         f"  %kept = alloca [{lanes * size} x i8], align 64",
+        *_full(size, lanes, True, "spread", "halves" if lanes == WARP else "spread"),
+        "full_row:",
+        f"  %fx = load {row}, ptr %fp, align 1",
+        *full,
+        *returned(bits, lanes, fulls, "fr"),
+        "full_same:",
+        *_splats(bits, count, lanes, "%fp", "fo"),
         *_head(size, lanes),
         "whole:",
         f"  %x = load {row}, ptr %p, align 1",
@@ -213,18 +291,20 @@ def _get(bits: int, count: int, lanes: int) -> str:
         "once:",
         "  %od = add i64 %a, %delta",
         "  %op = inttoptr i64 %od to ptr",
+        *_splats(bits, count, lanes, "%op", "o"),
+        *spread(size, lanes),
     ]
-    splats = []
-    for number in range(count):
+    if lanes == WARP:  # here only if all are on
+        lines += [*_one_by_one(bits, count, lanes), *_both_halves(bits, count)]
+    else:
         lines += [
-            f"  %op{number} = getelementptr i{bits}, ptr %op, i64 {number}",
-            f"  %ov{number} = load i{bits}, ptr %op{number}, align 1",
-            f"  %oi{number} = insertelement {kind} poison, i{bits} %ov{number}, i64 0",
-            f"  %os{number} = shufflevector {kind} %oi{number}, {kind} poison, <{lanes} x i32> zeroinitializer",
+            f"  %every = icmp eq i{lanes} %mt, -1",
+            "  br i1 %every, label %singly, label %some_each",
+            "singly:",
+            *_one_by_one(bits, count, lanes),
+            "some_each:",
+            *_each(bits, count, lanes, one),
         ]
-        splats.append(f"%os{number}")
-    lines += returned(bits, lanes, splats, "or")
-    lines += _both_halves(bits, count) if lanes == WARP else _each(bits, count, lanes, one)
     lines += [
         "nothing:",
         *returned(bits, lanes, ["zeroinitializer"] * count, "nr"),
@@ -265,7 +345,7 @@ def _both_halves(bits: int, count: int) -> list[str]:
 def _each(bits: int, count: int, lanes: int, one: str) -> list[str]:
     """Each thread reads for itself."""
     size, kind, mask = bits // 8 * count, f"<{lanes} x i{bits}>", f"<{lanes} x i1>"
-    lines = spread(size, lanes)
+    lines = []
     if count == 1 and bits >= 32:
         gather = f"@llvm.masked.gather.v{lanes}i{bits}.v{lanes}p0"
         lines += [
@@ -277,6 +357,48 @@ def _each(bits: int, count: int, lanes: int, one: str) -> list[str]:
         lines += [*loop(size, lanes, body), f"  %v = load <{count * lanes} x i{bits}>, ptr %kept, align 64"]
     many, manys = _columns(bits, count, lanes, "%v", "vw")
     return [*lines, *many, *returned(bits, lanes, manys, "vr")]
+
+
+def _one_by_one(bits: int, count: int, lanes: int) -> list[str]:
+    """Lines that return what all threads read, one load after the other: a gather takes longer on many hosts."""
+    size, row = bits // 8 * count, f"<{count * lanes} x i{bits}>"
+    lines, before, whole = [], "poison", f"i{8 * size}"
+    own = f"<{count} x i{bits}>"  # the numbers of a thread
+    for lane in range(lanes):
+        lines += [
+            f"  %sa{lane} = extractelement <{lanes} x i64> %theirs, i64 {lane}",
+            f"  %sp{lane} = inttoptr i64 %sa{lane} to ptr",
+            f"  %sx{lane} = load {own if size > 8 else whole}, ptr %sp{lane}, align 1",
+        ]
+        if size <= 8:
+            lines.append(
+                f"  %sv{lane} = insertelement <{lanes} x {whole}> {before}, {whole} %sx{lane}, i64 {lane}"
+            )
+            before = f"%sv{lane}"
+    name = "%s"
+    if size > 8:
+        joins, name = _side_by_side([f"%sx{lane}" for lane in range(lanes)], bits, count, "s")
+        lines += joins
+    else:
+        lines.append(f"  %s = bitcast <{lanes} x {whole}> {before} to {row}")
+    many, manys = _columns(bits, count, lanes, name, "sw")
+    return [*lines, *many, *returned(bits, lanes, manys, "sr")]
+
+
+def _side_by_side(pieces: list[str], bits: int, width: int, stem: str) -> tuple[list[str], str]:
+    """Lines that make one vector of vectors of so many numbers, and its name."""
+    lines, stage = [], 0
+    while len(pieces) > 1:
+        order, made = ", ".join(f"i32 {number}" for number in range(2 * width)), []
+        part = f"<{width} x i{bits}>"
+        for number in range(0, len(pieces), 2):
+            lines.append(
+                f"  %{stem}j{stage}_{number} = shufflevector {part} {pieces[number]}, {part} {pieces[number + 1]}, "
+                f"<{2 * width} x i32> <{order}>"
+            )
+            made.append(f"%{stem}j{stage}_{number}")
+        pieces, width, stage = made, 2 * width, stage + 1
+    return lines, pieces[0]
 
 
 def put(bits: int, count: int) -> str:
@@ -298,6 +420,10 @@ def _put(bits: int, count: int, lanes: int) -> str:
         f"  %places = alloca {at}, align 64",
         f"  %kept = alloca [{lanes * size} x i8], align 64",
         *joined,
+        *_full(size, lanes, False, "spread", "spread"),
+        "full_row:",
+        f"  store {row} {x}, ptr %fp, align 1",
+        "  ret i1 true",
         *_head(size, lanes),
         "whole:",
         f"  store {row} {x}, ptr %p, align 1",
@@ -335,20 +461,10 @@ def _put(bits: int, count: int, lanes: int) -> str:
 
 def _joined(bits: int, count: int, lanes: int) -> tuple[list[str], str]:
     """The numbers of all threads in a row."""
-    pieces, width, lines, stage = [f"%x{number}" for number in range(count)], lanes, [], 0
-    while len(pieces) > 1:  # one behind the other
-        order, made = ", ".join(f"i32 {number}" for number in range(2 * width)), []
-        part = f"<{width} x i{bits}>"
-        for number in range(0, len(pieces), 2):
-            lines.append(
-                f"  %j{stage}_{number} = shufflevector {part} {pieces[number]}, {part} {pieces[number + 1]}, "
-                f"<{2 * width} x i32> <{order}>"
-            )
-            made.append(f"%j{stage}_{number}")
-        pieces, width, stage = made, 2 * width, stage + 1
+    lines, whole = _side_by_side([f"%x{number}" for number in range(count)], bits, lanes, "")
     if count == 1:
-        return lines, pieces[0]
+        return lines, whole
     row = f"<{count * lanes} x i{bits}>"
     order = ", ".join(f"i32 {number * lanes + lane}" for lane in range(lanes) for number in range(count))
-    lines.append(f"  %x = shufflevector {row} {pieces[0]}, {row} poison, <{count * lanes} x i32> <{order}>")
+    lines.append(f"  %x = shufflevector {row} {whole}, {row} poison, <{count * lanes} x i32> <{order}>")
     return lines, "%x"

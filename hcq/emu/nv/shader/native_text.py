@@ -163,8 +163,9 @@ class Translator:
         # the first block says which registers are one number for all
         for point in sorted(points):
             lines += self._node(point)
+        heads = [f"{'at' if self._is_rejoin(point) else 'n'}{number}" for number, point in enumerate(points)]
         body = [*lines, *self._edges(), *self._outs()]
-        text.ir = native_frame.function(text, body, self.meets)
+        text.ir = native_frame.function(text, body, self.meets, heads)
         return text
 
     def traces(self, opcode: str) -> bool:
@@ -470,6 +471,10 @@ class Translator:
 
     # -- the function around the nodes
 
+    def _is_rejoin(self, point: Point) -> bool:
+        """Whether threads that have parted may end their path before it."""
+        return not point.step and point.block in self.rejoins
+
     def _edges(self) -> list[str]:
         """How a warp's threads come to a node: others may wait there, or before it."""
         lines = []
@@ -477,10 +482,18 @@ class Translator:
             if point.step:
                 continue
             stays = f"n{number}"
+            if self._is_rejoin(
+                point
+            ):  # threads may have waited before it for those that the path parts from there
+                lines += [
+                    f"at{number}:",
+                    f"  %here{number} = icmp eq i64 %rejoin, {point.block}",
+                    f"  br i1 %here{number}, label %{self._leave(point)}, label %{stays}",
+                ]
             for stem in ("go", "back"):
                 label = f"{stem}{number}"
                 lines.append(f"{label}:")
-                if point.block in self.rejoins:
+                if self._is_rejoin(point):
                     out = self._leave(point)
                     lines += [
                         f"  %r{label} = icmp eq i64 %rejoin, {point.block}",

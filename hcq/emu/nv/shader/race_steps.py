@@ -318,14 +318,22 @@ def _fragment(code: Code) -> Step:
 
 
 def _first(code: Code, place: Operand) -> Step:
-    """mbarrier.init and .inval: stores, which whoever uses the object comes after."""
+    """mbarrier.init and .inval: stores, which whoever uses the object comes after.
+
+    Of those who used it before .inval, threads of the same warp may have met by match.sync alone: so libcu++'s
+    pipelines end, whose last thread was chosen that way.
+    """
     at_of, select = address_of(code, place), code.select()
-    what = What("store", MBARRIER_BYTES, code.instruction.line)
+    what, ends = What("store", MBARRIER_BYTES, code.instruction.line), "inval" in code.instruction.modifiers
 
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
-        tell(batch, what, batch.every_lane if lanes is None else lanes, at, _space_of(batch, at))
+        who = batch.every_lane if lanes is None else lanes
+        if ends and batch.races is not None:
+            warps = batch.block_of_lane[who] * batch.races.warps + batch.thread_of_lane[who] // WARP
+            batch.races.order.rejoin(np.unique(warps))
+        tell(batch, what, who, at, _space_of(batch, at))
 
     return look
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader import native_launch
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
 from hcq.emu.nv.shader.checks import attach, most_blocks, refused
 from hcq.emu.nv.shader.clusters import MOST_BLOCKS, ONE_BLOCK
@@ -22,11 +22,13 @@ from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.native_ahead import look_ahead
+from hcq.emu.nv.shader.native_launch import Report
 from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.pending import Pending
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
+from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 from hcq.emu.shader.traffic import Tally
@@ -60,14 +62,6 @@ def parsed(text: bytes, param_base: int) -> Module:
     return parse(text.decode("utf-8", "replace"))
 
 
-class Report(NamedTuple):
-    """What a launch did: instructions executed (each for all threads of a batch), blocks, batches."""
-
-    steps: int
-    blocks: int
-    batches: int
-
-
 class Kernel:
     """An entry of a module, decoded once, to be run many times.
 
@@ -91,6 +85,7 @@ class Kernel:
         decoder = functools.partial(decode, additions=additions) if additions else decode
         self.program = Program(parsed, entry, dict(symbols or {}), decoder)
         self.function = self.program.entry.function
+        self.kept = native_launch.Kept()
 
     @functools.cached_property
     def param_bytes(self) -> int:
@@ -139,6 +134,14 @@ class Kernel:
         cluster      how many blocks of each direction are a cluster; None: as the kernel says, or one
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
+        is_plain = schedule is None and checks is None and tally is None and not together and not sample
+        given = tuple(specials.items()) if specials else ()
+        key = (grid, block, dynamic_shared_bytes, cluster, shared_window, local_window, batch_lanes, given)
+        if is_plain and not callable(params):
+            known = self.kept.run(key, memory, params, step_limit, interrupted, running)
+            if known is not None:
+                self._ask(interrupted, known.batches)
+                return known
         if checks is not None and "memory" in checks.words and self.program.shared_is_declared:
             dynamic_shared_bytes = 0  # sizes are rounded up; what is behind the variables is nobody's
         launch = self.launch(
@@ -162,28 +165,38 @@ class Kernel:
         at_once = self.blocks_at_once(
             blocks, block, dynamic_shared_bytes, batch_lanes, together, checks, launch.cluster
         )
+        pending = launch.pending = Pending(blocks, grid, launch.cluster)
         if schedule is None and checks is None and not together:
             at_once = look_ahead(self.program, launch, blocks, at_once)
         steps = batches = 0
-        pending = Pending(blocks, grid, launch.cluster)
-        launch.pending = pending
         while len(numbers := pending.take(at_once)):
-            batch = Batch(launch, numbers, steps)
-            if checks is not None:
-                attach(checks, self.program, batch)
-            try:
-                Machine(self.program, batch, schedule).run()
-            except KernelFault as fault:
-                if checks is not None:
-                    refused(checks, self.program, batch, fault)
-                raise
-            steps = batch.steps
+            done = self.kept.batch(key, self.program, launch, numbers, steps) if is_plain else None
+            steps = self._interpret(launch, numbers, steps, checks, schedule) if done is None else done
             batches += 1
-            if interrupted is not None and interrupted():
-                raise Interrupted(
-                    f"kernel {self.function.name}: stopped after {batches} batches: it was not wanted any more"
-                )
+            self._ask(interrupted, batches)
         return Report(steps, blocks, batches)
+
+    def _interpret(
+        self, launch: Launch, blocks: Lanes, steps: int, checks: Checks | None, schedule: Schedule | None
+    ) -> int:
+        """Run a batch of a launch, after so many steps of others. Returns the steps of all of them."""
+        batch = Batch(launch, blocks, steps)
+        if checks is not None:
+            attach(checks, self.program, batch)
+        try:
+            Machine(self.program, batch, schedule).run()
+        except KernelFault as fault:
+            if checks is not None:
+                refused(checks, self.program, batch, fault)
+            raise
+        return batch.steps
+
+    def _ask(self, interrupted: Callable[[], bool] | None, batches: int) -> None:
+        """Raise where nobody wants the kernel any more."""
+        if interrupted is not None and interrupted():
+            raise Interrupted(
+                f"kernel {self.function.name}: stopped after {batches} batches: it was not wanted any more"
+            )
 
     def launch(
         self,

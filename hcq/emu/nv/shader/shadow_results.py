@@ -49,6 +49,7 @@ def compute(code: Code, lowering: Lowering) -> Follow | None:
     count = 3 if modifiers & BOTH else 2
     if compute is None or (opcode == "setp" and len(slots) != count):
         return None
+    computes = opcode in WHOLE and not (opcode == "cvt" and all(type_.is_integer for type_ in types))
 
     def follow(
         unwritten: Unwritten, registers: Registers, group: Group
@@ -59,7 +60,7 @@ def compute(code: Code, lowering: Lowering) -> Follow | None:
             return []
         read = [registers[slot] for slot in slots]
         shadows = [np.zeros(1, v.dtype) if each is None else each[0] for each, v in zip(known, read)]
-        return [(target, compute(read, shadows), origin)]
+        return [(target, compute(read, shadows), origin.computed() if computes else origin)]
 
     return follow
 

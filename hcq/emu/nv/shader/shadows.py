@@ -20,7 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Registers
-from hcq.emu.nv.shader.device_heap import Heap
+from hcq.emu.nv.shader.device_heap import SIZE_BYTES, START, Heap
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory import Memory
@@ -147,6 +147,20 @@ class Unwritten:
         shadow_copy = Batch.copy_local.__get__(shadow)
         batch.need_local, batch.copy_local = need_local, copy_local  # type: ignore[method-assign]
 
+    def returned(self, row: int, at: int, size_bytes: int) -> None:
+        """A function that is no kernel's has written to a thread's local memory."""
+        self.shadow.local.reshape(self.batch.count, -1)[row, at : at + size_bytes] = 0
+
+    def taken(self, va: int, size_bytes: int) -> None:
+        """malloc has given out memory of the heap."""
+        of = getattr(self.shadow.memory, "of", None)
+        if of is None:
+            return
+        if not of.has(START):
+            of.fresh(START, SIZE_BYTES)
+            of.written(START, SIZE_BYTES)
+        of.again(va, size_bytes)
+
     # ------------------------------------------------------------ registers
 
     def of(self, slot: int) -> tuple[Lanes, Read] | None:
@@ -193,6 +207,11 @@ class Unwritten:
                 tell(self.checks, use, read, str(one), one.line, who, len(bad))
 
     # ------------------------------------------------------------ memory
+
+    def changed(self, found: tuple[Lanes, Read], one: Instruction) -> None:
+        """An atomic operation changes what has this shadow."""
+        shadow, read = found
+        tell(self.checks, "atomic", read, str(one), one.line, read.who, int(np.count_nonzero(shadow)))
 
     def load(
         self, where: spaces.Space, at: Lanes, lanes: Lanes | None, bits: Scalar, count: int, one: Instruction

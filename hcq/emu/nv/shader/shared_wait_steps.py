@@ -1,4 +1,4 @@
-"""Steps that tell of copies, waits, fences and accesses to shared memory, where waits are looked for.
+"""Steps that tell of copies, waits, fences and accesses to memory, where waits for copies are looked for.
 
 In       a decoded block; then the groups of threads that run it
 Out      the block with steps that tell: `waited`
@@ -31,7 +31,9 @@ Look = Callable[[Registers, Group, SharedWaits], None]
 
 
 def waited(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
-    """Put around the steps of a block what tells of them."""
+    """Put around the steps of a block what tells of them, in kernels that have asynchronous copies."""
+    if not lowering.copies_by_itself:
+        return
     made.steps = [_around(lowering, one, step) for one, step in zip(block.body, made.steps)]
 
 
@@ -78,7 +80,7 @@ def _of(lowering: Lowering, instruction: Instruction) -> Look | None:
 def _access(code: Code) -> Look | None:
     places = [one for one in code.operands if isinstance(one, Address)]
     space = take_space(code)
-    if not places or space not in ("", "shared"):
+    if not places or space not in ("", "shared", "global"):
         return None
     size = vector_of(code) * TYPES[type_of(code.instruction)].size_bytes
     at_of, select, line = address_of(code, places[0]), code.select(), code.instruction.line
@@ -87,7 +89,12 @@ def _access(code: Code) -> Look | None:
     def look(registers: Registers, group: Group, waits: SharedWaits) -> None:
         lanes = select(registers, group)
         at = of_lanes(at_of(registers), lanes, group.batch.count)
-        _tell(group.batch, waits, _all(group, lanes), at, size, line, stores)
+        who = _all(group, lanes)
+        if waits.of_global.under_way and space != "shared":
+            verb = "writes it" if stores else "reads it"
+            waits.of_global.access(group.batch.local_row[who], at, size, line, verb)
+        if space != "global":
+            _tell(group.batch, waits, who, at, size, line, stores)
 
     return look
 
@@ -135,19 +142,27 @@ def _copy(code: Code) -> Look | None:
     if "wait_group" in modifiers:
         pending = code.operands[0]
         count = pending.value if isinstance(pending, Immediate) else 0
-        return lambda registers, group, waits: (waits.bulk_wait if is_bulk else waits.wait)(
-            _threads(group, select(registers, group)), count
-        )
+        if is_bulk:
+            only_reads = "read" in modifiers
+            return lambda registers, group, waits: waits.bulk_wait(
+                _threads(group, select(registers, group)), count, only_reads
+            )
+        return lambda registers, group, waits: waits.wait(_threads(group, select(registers, group)), count)
     if "wait_all" in modifiers or ("mbarrier" in modifiers and not is_bulk):
         return lambda registers, group, waits: waits.wait(_threads(group, select(registers, group)), None)
     if is_bulk or not isinstance(code.operands[2], Immediate):
         return None
     at_of, size = address_of(code, code.operands[0]), code.operands[2].value
+    source = address_of(code, code.operands[1])
 
     def look(registers: Registers, group: Group, waits: SharedWaits) -> None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
-        who, places = _in_shared(batch, _all(group, lanes), at, size)
+        everyone = _all(group, lanes)
+        if waits.of_global.under_way:
+            there = of_lanes(source(registers), lanes, batch.count)
+            waits.of_global.access(batch.local_row[everyone], there, size, line, "reads it")
+        who, places = _in_shared(batch, everyone, at, size)
         waits.copy(batch.local_row[who], places, size, line)
 
     return look

@@ -3,8 +3,8 @@
 In       copies as they are issued, groups, waits, fences, accesses of threads; lanes and bytes of the whole batch
 Out      findings, in the Checks of the launch
 Changes  itself
-Next     shared_wait_steps.py and bulk_moves.py (who tell it), product_waits.py (the same for registers), copies.py and
-         thread_copies.py (the copies themselves)
+Next     shared_wait_steps.py and bulk_moves.py (who tell it), global_waits.py (what bulk copies write to global
+         memory), product_waits.py (the same for registers), copies.py and thread_copies.py (the copies themselves)
 Source   PTX ISA, "Data Movement and Conversion Instructions: Asynchronous copy", "Asynchronous Operations", "Memory
          Consistency Model: Proxies"
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader.global_waits import GlobalWaits
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.checks import Checks
 from hcq.events.kernel_faults import KernelFault, Site
@@ -69,11 +70,20 @@ class Marks:
 
 
 class SharedWaits:
-    """Of the blocks of a batch. size_bytes: of all their shared memory; block_of: of each lane."""
+    """Of the blocks of a batch.
 
-    def __init__(self, size_bytes: int, block_of: Lanes, names: Names, checks: Checks) -> None:
+    size_bytes   of all their shared memory
+    block_of     of each lane
+    has_proxies  whether fences between proxies are looked for, too
+    """
+
+    def __init__(
+        self, size_bytes: int, block_of: Lanes, names: Names, checks: Checks, has_proxies: bool = True
+    ) -> None:
+        self.has_proxies = has_proxies
         words, lanes, blocks = -(-size_bytes // WORD_BYTES), len(block_of), int(block_of[-1]) + 1
         self.names, self.checks, self.block_of = names, checks, block_of
+        self.of_global = GlobalWaits(names.text, names.thread, checks)
         self.now = 0
         self.line = 0  # of the matrix instruction that runs
         self.copied, self.taken, self.written = Marks(words), Marks(words), Marks(words)
@@ -105,9 +115,14 @@ class SharedWaits:
         """These threads end a bulk group."""
         self.bulk_ended[lanes] += 1
 
-    def bulk_wait(self, lanes: Lanes, pending: int) -> None:
-        """These threads wait until so many bulk groups are pending, or have yet to read."""
-        self.bulk_waited[lanes] = np.maximum(self.bulk_waited[lanes], self.bulk_ended[lanes] - pending)
+    def bulk_wait(self, lanes: Lanes, pending: int, only_reads: bool = False) -> None:
+        """These threads wait until so many bulk groups are pending, or (only_reads) have yet to read."""
+        done = self.bulk_ended[lanes] - pending
+        self.bulk_waited[lanes] = np.maximum(self.bulk_waited[lanes], done)
+        if not only_reads and self.of_global.under_way:
+            complete = np.full(len(self.bulk_ended), -1, np.int64)
+            complete[lanes] = done
+            self.of_global.wait(complete)
 
     # -- order between threads
 
@@ -176,6 +191,8 @@ class SharedWaits:
         """The async proxy reads these places for these threads."""
         for words in _words(places, size_bytes):
             self._unfinished(lanes, words, line, "reads it")
+            if not self.has_proxies:
+                continue
             unfenced = self.written.late(words, self.fenced)
             unfenced &= self.written.when[words] > self.fenced_behind[self.block_of[lanes]]
             if unfenced.any():

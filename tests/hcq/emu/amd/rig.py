@@ -25,7 +25,7 @@ from hcq.emu.amd.spec import parse
 from hcq.emu.backing import DeviceMemory
 
 DATA, RING, QUEUE, SAVE_AREA, EVENTS = 0x100000, 0x200000, 0x300000, 0x400000, 0x500000
-ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 
 
 class EventPage:

@@ -218,7 +218,21 @@ def test_the_last_workgroups_of_a_grid_may_be_partial() -> None:
     assert (work.grid, work.items) == ((2, 3, 1), (100, 5, 1))
 
 
-@pytest.mark.parametrize(("arch", "code"), [("gfx1100", 0x400), ("gfx942", 0x1), ("gfx90a", 0x1)])
+@pytest.mark.parametrize(("arch", "filled_in"), [("gfx1030", 2 << 21), ("gfx90a", 0)])
+def test_a_descriptor_of_scratch_memory_says_how_many_lanes_lie_beside_each_other(
+    arch: str, filled_in: int
+) -> None:
+    rig, words = Rig(f"amd:{arch}"), (0x1000, 0x8000_0000, 0x10000, 0x1080_0000)
+    queue = rig.aql(**{f"scratch_resource_descriptor_{n}": word for n, word in enumerate(words)})
+    packet = dispatch_of(kernel(rig, enable_sgpr_private_segment_buffer=1))
+    work = dispatch_from_aql(rig.gpu.chip, rig.vm, queue.descriptor(), QUEUE, packet, 0)
+    assert isinstance(work, Dispatch)
+    assert work.user_sgprs[:4] == (*words[:3], words[3] | filled_in)
+
+
+@pytest.mark.parametrize(
+    ("arch", "code"), [("gfx1030", 0x400), ("gfx1100", 0x400), ("gfx942", 0x1), ("gfx90a", 0x1)]
+)
 def test_a_kernel_that_needs_more_scratch_memory_asks_for_it_and_waits(arch: str, code: int) -> None:
     rig = Rig(f"amd:{arch}")
     event, mailbox = rig.event()

@@ -39,7 +39,13 @@ def hang(device, is_graph: bool) -> None:
 
 @pytest.mark.parametrize(
     ("arch", "queue", "is_graph"),
-    [("gfx1100", "pm4", False), ("gfx942", "aql", False), ("gfx1201", "pm4", True), ("gfx1100", "aql", True)],
+    [
+        ("gfx1030", "pm4", False),
+        ("gfx1100", "pm4", False),
+        ("gfx942", "aql", False),
+        ("gfx1201", "pm4", True),
+        ("gfx1100", "aql", True),
+    ],
 )
 def test_a_queue_that_is_destroyed_before_its_work_is_done_leaves_a_dump_that_replays(
     arch, queue, is_graph, dumps, small_rings, open_amd

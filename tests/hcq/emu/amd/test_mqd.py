@@ -43,6 +43,13 @@ SDMA_WORDS = {
         27: "dummy_reg",
         29: "rb_wptr_poll_addr_lo",
     },
+    mqd.SdmaMqd10: {
+        8: "rb_rptr_addr_hi",
+        18: "doorbell",
+        22: "doorbell_offset",
+        27: "dummy_reg",
+        29: "rb_wptr_poll_addr_lo",
+    },
     mqd.SdmaMqd11: {
         7: "rb_rptr_addr_hi",
         17: "doorbell",
@@ -60,7 +67,7 @@ SDMA_WORDS = {
 }
 
 
-@pytest.mark.parametrize("layout", [mqd.ComputeMqd9, mqd.ComputeMqd11])
+@pytest.mark.parametrize("layout", [mqd.ComputeMqd9, mqd.ComputeMqd10, mqd.ComputeMqd11])
 def test_fields_of_compute_queues_are_where_the_headers_have_them(layout: type[mqd.ComputeMqd]) -> None:
     assert layout.length_words == 512
     for word, name in COMPUTE_WORDS.items():
@@ -69,14 +76,15 @@ def test_fields_of_compute_queues_are_where_the_headers_have_them(layout: type[m
 
 @pytest.mark.parametrize("layout", list(SDMA_WORDS))
 def test_fields_of_copy_queues_are_where_the_headers_have_them(layout: type[mqd.SdmaMqd]) -> None:
-    assert layout.length_words == 128
+    assert layout.length_words == (130 if layout is mqd.SdmaMqd10 else 128)
     for word, name in {**SDMA_WORDS[layout], 0: "rb_cntl", 1: "rb_base", 3: "rb_rptr", 5: "rb_wptr"}.items():
         assert layout.fields[f"sdmax_rlcx_{name}"].low == 32 * word, name
-    assert layout.fields["sdma_engine_id"].low == 32 * 126
+    assert layout.fields["sdma_engine_id"].low == 32 * (layout.length_words - 2)
 
 
 @pytest.mark.parametrize(
-    "arch, queue", [("gfx1100", "pm4"), ("gfx90a", "aql"), ("gfx1201", "aql"), ("gfx942", "pm4")]
+    "arch, queue",
+    [("gfx1030", "aql"), ("gfx1100", "pm4"), ("gfx90a", "aql"), ("gfx1201", "aql"), ("gfx942", "pm4")],
 )
 def test_the_driver_shows_each_queue_as_it_was_made(arch: str, queue: str) -> None:
     device = AmdDevice("AMD", port_for([f"amd:{arch}"]), Config.read({"HCQ_AMD_QUEUE": queue}))

@@ -43,7 +43,7 @@ def engine(arch: str) -> Any:
     return Pm4Engine(ProcessGpu(EmulatedGpu(node, print, memory), Events(lambda: None), memory), queue)
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 def test_a_flush_of_the_hdp_is_done_at_once(arch: str):
     assert engine(arch).execute(pm4.WaitRegister(**FLUSH).words)
 

@@ -38,7 +38,9 @@ def test_the_driver_says_its_name_as_far_as_there_is_room():
     assert (found.major, found.name_len, found.desc_len) == (3, 6, 7)
 
 
-@pytest.mark.parametrize(("arch", "family"), [("gfx90a", 141), ("gfx1100", 145), ("gfx1201", 152)])
+@pytest.mark.parametrize(
+    ("arch", "family"), [("gfx90a", 141), ("gfx1030", 143), ("gfx1100", 145), ("gfx1201", 152)]
+)
 def test_libdrm_finds_a_gpu_that_works_of_the_right_family(arch: str, family: int):
     one = Process(f"amd:{arch}")
     assert int.from_bytes(info(one, drm.ACCEL_WORKING, 4), "little") == 1

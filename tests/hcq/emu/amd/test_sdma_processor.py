@@ -20,7 +20,7 @@ def halves(address: int) -> list[int]:
     return [address & 0xFFFFFFFF, address >> 32]
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100"])
 def test_the_runtimes_copy_moves_bytes_decrements_the_signal_and_raises_its_event(arch: str) -> None:
     rig = Rig(f"amd:{arch}")
     rig.data[:4000] = np.arange(4000) % 251

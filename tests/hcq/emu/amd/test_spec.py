@@ -24,6 +24,7 @@ PARTS = {
     "gfx90a": (110, 1, 8, 1),  # one die of an MI250X
     "gfx942": (304, 8, 32, 1),  # MI300X
     "gfx950": (256, 8, 32, 1),  # MI350X
+    "gfx1030": (80, 1, 8, 2),
     "gfx1100": (96, 1, 12, 2),
     "gfx1101": (60, 1, 6, 2),
     "gfx1102": (32, 1, 4, 2),
@@ -35,7 +36,6 @@ PARTS = {
 
 # the same of parts that the driver knows and nobody emulates, with their SIMDs of a unit and KiB of LDS
 NOT_EMULATED = {
-    "gfx1030": (80, 1, 8, 2, 2, 64),
     "gfx1034": (16, 1, 2, 2, 2, 64),
     "gfx1103": (12, 1, 2, 2, 2, 64),
     "gfx1150": (16, 1, 2, 2, 2, 64),
@@ -118,6 +118,7 @@ SOLD = {
     "mi325x": (304, 8, 0x74A5),
     "mi350x": (256, 8, 0x75A0),
     "mi355x": (256, 8, 0x75A3),
+    "rx6900xt": (80, 1, 0x73BF),
     "rx7900xtx": (96, 1, 0x744C),
     "rx9070xt": (64, 1, 0x7550),
 }

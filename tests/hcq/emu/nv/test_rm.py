@@ -135,6 +135,10 @@ def test_cards_are_listed_and_minors_are_not_ordinals():
     assert len({card.gpu_id for card in cards[:2]}) == 2
     with pytest.raises(DriverError):
         raw.port.open("/dev/nvidia2")
+    # of a length that is no multiple of an entry the module takes the whole entries, and leaves the rest as it is
+    longer = bytearray(b"\xff" * (2 * 72 + 40))
+    raw.port.ioctl(ctl, abi.CARD_INFO.request & ~(0x3FFF << 16) | len(longer) << 16, longer)
+    assert longer == argument[: 2 * 72] + b"\xff" * 40
 
 
 @pytest.mark.parametrize("arch", ALL)

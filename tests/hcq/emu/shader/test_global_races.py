@@ -279,3 +279,25 @@ def test_when_there_is_no_room_for_what_atomics_make_known_they_make_everything_
     assert found() == 1
     monkeypatch.setattr("hcq.emu.shader.order.MOST_RECORD_BYTES", 1000)
     assert found() == 0
+
+
+@pytest.mark.parametrize("kind", ["load", "store"])
+@pytest.mark.parametrize("is_native", [False, True])
+def test_an_access_across_the_end_of_a_page_touches_the_page_behind_it_and_no_other(kind, is_native):
+    found = []
+    for other in (START + 8 + 4 * PAGE, START + 8):  # elsewhere, and right behind the end
+        checks = Checks(frozenset({"race"}))
+        races = GlobalRaces(2, 1, lambda warp, lane: f"{warp} {lane}", str, checks)
+        if not is_native:
+            races.native = None
+        order = Order(races.records, 0, 2)
+        here = np.array([START + 4], np.uint64)
+        one = lane = np.array([0])
+        races.access(order, "load", one, lane, here - np.uint64(64), 4, 0)
+        races.access(
+            order, "store", one, lane, np.array([other], np.uint64), 4, 1
+        )  # the next page that is known
+        races.access(order, kind, one + 1, lane, here, 16, 2)
+        found.append([race.address for race in checks.found.values()])
+    assert found[0] == []
+    assert found[1] == [START + 8]

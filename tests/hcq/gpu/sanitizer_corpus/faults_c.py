@@ -50,8 +50,26 @@ def _both(name: str, word: str, rule: str, text: str, **options: Any) -> tuple[R
     return _cuda(name, word, rule, text, **options), _hip(name, word, rule, text, **options)
 
 
+LDS_FLAG = """(int *out) {
+  SHARED int flag, data[64];
+  if (T==0) flag=0;
+  BAR();
+  if (T<64) {
+    %s
+  } else {
+    %s
+  }
+}"""
+SET = "if (T==0) __hip_atomic_store(&flag,1,__ATOMIC_RELEASE,__HIP_MEMORY_SCOPE_WORKGROUP);"
+POLL = "while (!__hip_atomic_load(&flag,__ATOMIC_ACQUIRE,__HIP_MEMORY_SCOPE_WORKGROUP)) ;"
+
 # fmt: off
 ROWS = (
+    _hip("a flag in LDS is set before what it announces", "race", "shared-race", LDS_FLAG % (
+        f"- {SET}\n    data[T]=T;\n    + {SET}", f"{POLL}\n    out[T]=data[127-T];"), block=128),
+    _hip("what a flag in LDS announces is read before it", "race", "shared-race", LDS_FLAG % (
+        f"data[T]=T;\n    {SET}",
+        f"- int v=*(volatile int *)&data[127-T];\n    {POLL}\n    + int v=data[127-T];\n    out[T]=v;"), block=128),
     *_both("grid stride loop with <=", "memory", "buffer-overrun", """(int *out, int n) {
   - for (int i = B*256+T; i <= n; i += 512) out[i] = i;
   + for (int i = B*256+T; i < n; i += 512) out[i] = i;

@@ -48,6 +48,65 @@ def _row(name: str, word: str, rule: str, text: str, cluster: bool = False, **op
 
 # fmt: off
 ROWS = (
+    *(_row(f"who has arrived at a named barrier writes on, {who}", "race", "shared-race", f"""(int *out) {{
+  __shared__ int s[64];
+  if ({mine}) {{
+    s[T&63]=T;
+    asm volatile("bar.arrive 1,128;":::"memory");
+    - s[T&63]=T+1;
+  }} else {{
+    asm volatile("bar.sync 1,128;":::"memory");
+    out[T&63]=s[T&63];
+  }}
+}}""", block=128) for who, mine in (("first", "T<64"), ("last", "T>=64"))),
+    *(_row(f"between the two halves of a cluster's barrier, {what}", "race", "shared-race", f"""(int *out) {{
+  __shared__ int s[64]; unsigned other, rank; int v=0;
+  asm("mov.u32 %0,%%cluster_ctarank;":"=r"(rank));
+  asm("mapa.shared::cluster.u32 %0,%1,%2;":"=r"(other):"r"(SA(&s[T])),"r"(rank^1));
+  {write % "+" if writes else write % " "}
+  asm volatile("barrier.cluster.arrive.aligned;":::"memory");
+  {write % "-" if writes else "- v=s[63-T];"}
+  asm volatile("barrier.cluster.wait.aligned;":::"memory");
+  {"v=s[63-T];" if writes else "+ v=s[63-T];"}
+  out[blockIdx.x*64+T]=v;
+  asm volatile("barrier.cluster.arrive.aligned;":::"memory");
+  asm volatile("barrier.cluster.wait.aligned;":::"memory");
+}}""", cluster=True, grid=4, block=64)
+        for write in ('%s asm volatile("st.shared::cluster.u32 [%%0],%%1;"::"r"(other),"r"(T):"memory");',)
+        for what, writes in (("a block writes", True), ("a block reads", False))),
+    *(_row(f"a bulk store that is waited for until it has read, {word}", word, "async-copy-not-waited",
+           """(int *out, int *more) {
+  __shared__ __align__(16) int s[256];
+  s[T]=T; PROXY(); __syncthreads();
+  if (T==0) { BULKOUT(out,s,1024); BCOMMIT();
+    - BWAITR(0);
+    + BWAIT(0);
+  }
+  __syncthreads();
+  more[T]=out[255-T];
+}""", buffers=(4096, 4096)) for word in ("wait", "race")),
+    _row("a bulk store that another block reads", "wait", "async-copy-not-waited", """(int *out, int *flag, int *more) {
+  __shared__ __align__(16) int s[256];
+  if (blockIdx.x==0) {
+    s[T]=T; PROXY(); __syncthreads();
+    if (T==0) { BULKOUT(out,s,1024); BCOMMIT();
+      + BWAIT(0);
+      __threadfence(); atomicExch(flag,1); }
+  } else {
+    if (T==0) { while (!atomicAdd(flag,0)) ; __threadfence(); }
+    __syncthreads();
+    more[T]=out[T];
+  }
+}""", grid=2, buffers=(4096, 64, 4096)),
+    _row("cp.async behind a barrier and before its wait", "race", "async-copy-not-waited",
+         """(int *out, const int *in) {
+  __shared__ __align__(16) int s[256];
+  CP4(&s[T],in+T); COMMIT();
+  + WAIT(0);
+  __syncthreads();
+  out[T]=s[255-T];
+  WAIT(0);
+}""", buffers=(4096, 4096)),
     _row("double-buffered cp.async, wait one too weak", "wait", "async-copy-not-waited", """(int *out, const int *in) {
   __shared__ __align__(16) int s[2][256]; int sum=0;
   CP4(&s[0][T],in+T); COMMIT();

@@ -128,6 +128,26 @@ TEXTS = {
         + out[T] = own[(n * 256 + T) % 100];""",
         languages=("cuda",),
     ),
+    "what malloc gave, and one more": _Text(
+        "buffer-overrun",
+        """
+        int *own = (int *) malloc(4 * n);
+        for (int i = 0; i < n; i++) own[i] = i;
+        - out[T] = ((volatile int *) own)[n];
+        + out[T] = ((volatile int *) own)[n - 1];
+        free(own);""",
+        languages=("cuda",),
+    ),
+    "what malloc gave, after free": _Text(
+        "use-after-free",
+        """
+        volatile int *own = (int *) malloc(4 * n);
+        own[T] = T;
+        + out[T] = own[T];
+        free((void *) own);
+        - out[T] = own[T];""",
+        languages=("cuda",),
+    ),
     "an address that is not aligned": _Text(
         "misaligned-access",
         """

@@ -21,6 +21,7 @@ class Row(NamedTuple):
     block     threads
     grid      blocks
     buffers   bytes of each buffer that it is given, in order
+    fresh     the numbers of buffers into which nobody writes zeros before
     numbers   integers that it is given behind these
     only      machines of the language that it is for; empty: all
     """
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     grid: int = 1
     buffers: tuple[int, ...] = (4096,)
     numbers: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
     only: tuple[str, ...] = ()
 
     @property

@@ -94,9 +94,9 @@ def literal_bits(value: str | int | float, width: int) -> int:
 
 def register_code(isa: Isa, one: Format, operand: Operand, text: str) -> int:
     if text == "m0":
-        return 124 if isa.has_sdwa else 125
+        return isa.m0
     if text in ("null", "off"):
-        return 127 if text == "off" and isa.has_sdwa else 124
+        return isa.no_saddr if text == "off" else isa.null
     if text in NAMED:
         return NAMED[text]
     match = REGISTER.fullmatch(text)

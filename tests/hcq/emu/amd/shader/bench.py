@@ -26,7 +26,9 @@ from tests.hcq.emu.amd.shader.assembler import assemble
 from tests.hcq.emu.amd.shader.kernels import ISAS
 
 GFX9 = {"gfx90a", "gfx942", "gfx950"}
+OLD_NAMES = {*GFX9, "gfx1030"}  # whose instructions have the names of before gfx11
 FAMILY = {
+    "gfx1030": "gfx942",
     "gfx1100": "gfx1100",
     "gfx1151": "gfx1100",
     "gfx1201": "gfx1100",
@@ -54,15 +56,15 @@ def run_words(
     mode: int = DEFAULT_MODE,
     lds_bytes: int = 0,
     memory: AddressSpace | None = None,
-    scratch_in_memory: bool = False,
+    flat_scratch: int = 0,
 ) -> Batch:
     """Run instructions that do not branch. `v` gives 32-bit words by register, broadcast to (wave, lane)."""
     isa = ISAS[arch]
-    size = wave_size or (64 if isa.has_sdwa else 32)
+    size = wave_size or (64 if isa.is_gfx9 else 32)
     space = memory or AddressSpace()
     end = isa.encode("s_endpgm")
     space.map(CODE, bytearray(struct.pack(f"<{len(words) + 1}I", *words, *end)), name="code")
-    program = Program(isa, space, CODE, size, ACC_OFFSET if isa.has_sdwa else 0)
+    program = Program(isa, space, CODE, size, ACC_OFFSET if isa.is_gfx9 else 0)
     registers = np.zeros((REGISTERS, waves, size), np.uint32)
     for register, value in (v or {}).items():
         registers[register] = np.asarray(value).astype(np.uint32, copy=False)
@@ -85,7 +87,7 @@ def run_words(
         lds_stride=0,
         scratch=Bytes.zeros(4),
         scratch_size=0,
-        scratch_in_memory=scratch_in_memory,
+        flat_scratch=flat_scratch,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
     )
     b = Batch(residents, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))

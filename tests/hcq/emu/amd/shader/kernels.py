@@ -16,14 +16,17 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from hcq.amd.abi.descriptor import KernelDescriptor
-from hcq.amd.abi.registers import ScratchResource
+from hcq.amd.abi.registers import ScratchResource, ScratchResourceGfx10
 from hcq.emu.amd.shader.architectures import ISAS as EVERY_ISA
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.run import Report, ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch, user_sgprs
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {arch: EVERY_ISA[arch] for arch in ("gfx1100", "gfx1151", "gfx1201", "gfx90a", "gfx942", "gfx950")}
+ISAS = {
+    arch: EVERY_ISA[arch]
+    for arch in ("gfx1030", "gfx1100", "gfx1151", "gfx1201", "gfx90a", "gfx942", "gfx950")
+}
 CODE_BASE, ARGUMENT_BASE, SCRATCH_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x6000_0000_0000, 0x7F00_0000_0000
 
 PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
@@ -54,7 +57,7 @@ def sections(image: bytes) -> list[tuple[int, ...]]:
 
 
 class Scratch(NamedTuple):
-    """Scratch memory for kernels that ask where it is (gfx90a): room for `waves`, `lane_bytes` for each lane."""
+    """Scratch memory for kernels that ask where it is (gfx90a, gfx1030): room for `waves`, each lane `lane_bytes`."""
 
     va: int = 0
     size_bytes: int = 0
@@ -138,9 +141,9 @@ class Loaded:
         """What an AQL packet would start."""
         kd = self.symbols[name + ".kd"]
         descriptor = KernelDescriptor.decode(self.words(kd, 16))
-        scratch = self.scratch(descriptor) if self.arch == "gfx90a" else Scratch()
+        scratch = self.scratch(descriptor) if ISAS[self.arch].flat_scratch else Scratch()
         values = {
-            "private_segment_buffer": ScratchResource.of(scratch.va, scratch.size_bytes).words,
+            "private_segment_buffer": self.resource(scratch, bool(descriptor.enable_wavefront_size32)),
             "kernarg_segment_ptr": halves(kernarg),
             "flat_scratch_init": halves(scratch.va),
             "private_segment_size": [descriptor.private_segment_fixed_size],
@@ -164,8 +167,15 @@ class Loaded:
             scratch_waves=scratch.waves,
         )
 
+    def resource(self, scratch: Scratch, has_waves_of_32: bool) -> tuple[int, ...]:
+        """The descriptor through which kernels of gfx90a and gfx1030 reach it."""
+        if self.arch != "gfx1030":
+            return ScratchResource.of(scratch.va, scratch.size_bytes).words
+        made = ScratchResourceGfx10.of(scratch.va, scratch.size_bytes)
+        return ScratchResourceGfx10(**{**made.values, "index_stride": 2 if has_waves_of_32 else 3}).words
+
     def scratch(self, descriptor: KernelDescriptor) -> Scratch:
-        """Scratch memory where kernels of gfx90a look for it: room for 32 waves."""
+        """Scratch memory where kernels of gfx90a and gfx1030 look for it: room for 32 waves."""
         lane_bytes = max(64, descriptor.private_segment_fixed_size)
         size = 32 * 64 * lane_bytes
         if self.memory.find(SCRATCH_BASE) is not None:

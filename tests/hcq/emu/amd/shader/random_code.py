@@ -97,7 +97,7 @@ class Maker:
 
     def __init__(self, arch: str, seed: int, mode: int) -> None:
         self.isa, self.rng = ISAS[arch], random.Random(seed)
-        self.lanes = 64 if self.isa.has_sdwa else 32
+        self.lanes = 64 if self.isa.is_gfx9 else 32
         self.next_vector, self.next_scalar = SOURCES, SCALARS + 8
         self.program = Program(self.isa, AddressSpace(), CODE, self.lanes, 100)
         self.translator = Translator(self.program, mode, VECTORS)
@@ -152,7 +152,7 @@ class Maker:
             fields |= {"addr": ADDRESSES + 2, "offset0": rng.randrange(64), "offset1": 0}
         elif form in ("GLOBAL", "FLAT", "SCRATCH"):
             fields |= {"addr": ADDRESSES, "offset": rng.randrange(40), "data": rng.randrange(0, 12)}
-            fields["saddr"] = 127 if self.isa.has_sdwa else 124
+            fields["saddr"] = self.isa.no_saddr
             if form == "SCRATCH":
                 fields |= {"addr": ADDRESSES + 2, "sve": 1}
             elif "atomic" in name:  # all lanes of a wave at one place, too
@@ -166,7 +166,7 @@ class Maker:
             fields |= dict.fromkeys(("sc0", "glc", "th"), rng.randrange(2))
         elif form == "SMEM":
             fields |= {"sbase": SCALARS // 2, "offset": 4 * rng.randrange(64), "imm": 1}
-            fields["soffset"] = 0 if self.isa.has_sdwa else 124
+            fields["soffset"] = max(0, self.isa.null)
 
 
 def code(
@@ -197,7 +197,7 @@ def code(
 def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tuple[State, State, list[str]]:
     """The state after code, by the interpreter and by compiled code; and what was not compiled."""
     isa = ISAS[arch]
-    lanes = 64 if isa.has_sdwa else 32
+    lanes = 64 if isa.is_gfx9 else 32
     end = CODE + 4 * len(words)
     image = struct.pack(f"<{len(words) + 5}I", *words, *isa.encode("s_endpgm"), 0, 0, 0, 0)
     found, left = [], []
@@ -211,7 +211,7 @@ def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tu
             CODE, lanes, VECTORS, lds_bytes=LDS_BYTES, scratch_bytes=SCRATCH_BYTES, mode=mode, acc_offset=100
         )
         items = WorkItems((waves, 1, 1), (lanes, 1, 1), (waves * lanes, 1, 1))
-        residents = Residents(launch, items, np.arange(waves), memory, memory, isa.scratch_in_memory)
+        residents = Residents(launch, items, np.arange(waves), memory, memory, isa.flat_scratch)
         residents.lds.data[:] = rng.integers(0, 256, len(residents.lds.data))
         v = registers(rng, (VECTORS, waves, lanes))
         row = np.arange(waves * lanes).reshape(waves, lanes)
@@ -263,6 +263,12 @@ def low_of_nans(x: Any, y: Any) -> Any:
     return found
 
 
+def both_nans(x: Any, y: Any) -> Any:
+    """Whether words are a NaN of float32 in both."""
+    found: Any = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
+    return found
+
+
 def alike_in_halves(x: Any, y: Any) -> Any:
     """Whether each half of a word is the same, or a NaN of float16 or bfloat16 in both."""
     halves = [
@@ -278,7 +284,7 @@ def differences(a: State, b: State) -> list[str]:
     out = []
     for name in ("vectors", "scalars"):
         x, y = getattr(a, name), getattr(b, name)
-        nan = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
+        nan = both_nans(x, y)
         nan |= alike_in_halves(x, y) | (low_of_nans(x, y) if name == "vectors" else False)
         for place in np.argwhere((x != y) & ~nan)[:4].tolist():
             at = tuple(place)
@@ -287,7 +293,7 @@ def differences(a: State, b: State) -> list[str]:
         x, y = getattr(a, name), getattr(b, name)
         if name != "conditions":
             x, y = x.view(np.uint32), y.view(np.uint32)
-            alike = low_of_nans(x, y) | alike_in_halves(x, y)
+            alike = low_of_nans(x, y) | alike_in_halves(x, y) | both_nans(x, y)
             x, y = np.where(alike, 0, x), np.where(alike, 0, y)
         if not np.array_equal(x, y):
             out.append(f"{name} differ at {np.flatnonzero(x != y)[:8].tolist()}")

@@ -10,16 +10,16 @@ import pytest
 from hcq.emu.amd.shader.memory import AddressSpace
 from tests.hcq.emu.amd.shader import random_code
 from tests.hcq.emu.amd.shader.assembler import assemble
-from tests.hcq.emu.amd.shader.bench import ISAS, run_words
+from tests.hcq.emu.amd.shader.bench import ISAS, OLD_NAMES, run_words
 
 BASE, WORDS = 0x40_0000, 1024
 WIDTHS = {1: ("dword", "b32"), 2: ("dwordx2", "b64"), 3: ("dwordx3", "b96"), 4: ("dwordx4", "b128")}
-ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+ARCHS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 OLD = 0xAAAA5555
 
 
 def lanes_of(arch: str) -> int:
-    return 64 if ISAS[arch].has_sdwa else 32
+    return 64 if ISAS[arch].is_gfx9 else 32
 
 
 def setting(records: int) -> tuple[AddressSpace, Any, dict[int, int]]:
@@ -35,7 +35,7 @@ def no_offset(arch: str) -> Any:
 
 
 def words_of(arch: str, verb: str, count: int, register: int) -> tuple[int, ...]:
-    name = f"buffer_{verb}_{WIDTHS[count][0 if ISAS[arch].has_sdwa else 1]}"
+    name = f"buffer_{verb}_{WIDTHS[count][0 if arch in OLD_NAMES else 1]}"
     data = f"v{register}" if count == 1 else f"v[{register}:{register + count - 1}]"
     return tuple(assemble(ISAS[arch], name, (data, "v0", "s[8:11]", no_offset(arch)), offen=1))
 
@@ -83,13 +83,13 @@ def test_a_load_into_half_a_register_clears_the_other_half_where_registers_have_
     memory, data, descriptor = setting(2 * (lanes - 3))
     offsets = np.arange(lanes, dtype=np.uint32) * 2
     hi = "_hi" if half else ""
-    kept = 0 if isa.has_sdwa else OLD & (0xFFFF if half else 0xFFFF0000)
+    kept = 0 if isa.is_gfx9 else OLD & (0xFFFF if half else 0xFFFF0000)
     if size == "buffer":
-        name = f"buffer_load_short_d16{hi}" if isa.has_sdwa else f"buffer_load_d16{hi}_b16"
+        name = f"buffer_load_short_d16{hi}" if arch in OLD_NAMES else f"buffer_load_d16{hi}_b16"
         words = assemble(isa, name, ("v4", "v0", "s[8:11]", no_offset(arch)), offen=1)
         there = np.where(offsets < 2 * (lanes - 3), data.view(np.uint16)[offsets // 2], 0)
     else:
-        name = f"ds_read_u16_d16{hi}" if isa.has_sdwa else f"ds_load_u16_d16{hi}"
+        name = f"ds_read_u16_d16{hi}" if arch in OLD_NAMES else f"ds_load_u16_d16{hi}"
         words = assemble(isa, name, ("v4", "v0"))
         there = np.zeros(lanes, np.uint16)
     b = run_words(arch, words, v={0: offsets, 4: OLD}, s=descriptor, memory=memory)

@@ -67,12 +67,12 @@ def test_scratch_instructions_and_descriptors_see_the_same_memory() -> None:
     memory, data = scratch_memory()
     data.reshape(4, LANES)[3] = np.arange(LANES)
     words = assemble(CDNA2, "scratch_load_dword", ("v2", "v0"), saddr=127, offset=8)
-    b = run_words(ARCH, words, v={0: 4}, s={102: SCRATCH, 103: 0}, memory=memory, scratch_in_memory=True)
+    b = run_words(ARCH, words, v={0: 4}, s={102: SCRATCH, 103: 0}, memory=memory, flat_scratch=102)
     assert b.u32[2, 0].tolist() == list(range(LANES))
     memory.unmap(CODE)
     words = assemble(CDNA2, "scratch_load_dword", ("v2", "v0"), saddr=6)  # a scalar address and no other
     b = run_words(
-        ARCH, words, v={0: 0xBAD0}, s={6: 12, 102: SCRATCH, 103: 0}, memory=memory, scratch_in_memory=True
+        ARCH, words, v={0: 0xBAD0}, s={6: 12, 102: SCRATCH, 103: 0}, memory=memory, flat_scratch=102
     )
     assert b.u32[2, 0].tolist() == list(range(LANES))
 

@@ -17,7 +17,7 @@ from hcq.performance.counters import CLASSES, Counters
 from tests.hcq.emu.amd.shader.kernels import Loaded
 from tests.hcq.emu.amd.shader.test_machine import REVERSE, load
 
-ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950", "gfx1100-wave64"]
+ARCHES = ["gfx1030", "gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950", "gfx1100-wave64"]
 
 COPY = """
 define amdgpu_kernel void @k(ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out) {

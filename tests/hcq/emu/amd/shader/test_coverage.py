@@ -43,7 +43,7 @@ def compile_it(context: Context) -> None:
 def test_every_instruction_is_executed_or_refused_by_name(isa: Isa, one: Format) -> None:
     for opcode in one.table.values():
         inst = some_instruction(isa, one, opcode)
-        context = Context(isa, inst, Mode(0x3F0), 64 if isa.has_sdwa else 32, ACC_OFFSET)
+        context = Context(isa, inst, Mode(0x3F0), 64 if isa.is_gfx9 else 32, ACC_OFFSET)
         if NOT_EXECUTED.fullmatch(opcode.name):
             with pytest.raises(IllegalOperation, match=opcode.name):
                 compile_it(context)

@@ -102,7 +102,7 @@ def decoded(loaded: Loaded, without_nops: bool = False) -> list[list[Context]]:
         if inst.name == "s_endpgm":
             return [piece for piece in pieces if piece]
         if not (without_nops and inst.name in WAITS):
-            pieces[-1].append(Context(isa, inst, Mode(DEFAULT_MODE), 64 if isa.has_sdwa else 32, ACC_OFFSET))
+            pieces[-1].append(Context(isa, inst, Mode(DEFAULT_MODE), 64 if isa.is_gfx9 else 32, ACC_OFFSET))
         if "branch" in inst.name:
             pieces.append([])
         at = inst.next_pc

@@ -9,7 +9,7 @@ import pytest
 
 from tests.hcq.emu.amd.shader.kernels import Loaded
 
-WAVE = {"gfx1100": 32, "gfx1201": 32, "gfx90a": 64, "gfx942": 64, "gfx950": 64}
+WAVE = {"gfx1030": 32, "gfx1100": 32, "gfx1201": 32, "gfx90a": 64, "gfx942": 64, "gfx950": 64}
 HEAD = """
 declare i32 @llvm.amdgcn.workitem.id.x()
 """

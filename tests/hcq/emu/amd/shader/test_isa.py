@@ -30,7 +30,7 @@ def random_fields(rng: random.Random, one: Format) -> dict[str, int]:
     """Values for every field that is free, without the source codes that ask for another word."""
     out = {}
     for name, part in one.layout.fields.items():
-        if name == "op" or name.startswith("encoding"):
+        if name in ("op", "op_high") or name.startswith("encoding"):
             continue
         value = rng.getrandbits(part.width)
         while ("src" in name and value in MARKERS) or (name == "soffset" and value == LITERAL):
@@ -59,7 +59,7 @@ def test_every_instruction_decodes_to_what_was_encoded(isa: Isa, one: Format) ->
 def test_no_two_instructions_of_a_format_share_a_number(arch: str) -> None:
     for one in ISAS[arch].formats:
         assert all(number == opcode.number for number, opcode in one.table.items())
-        top = one.layout.fields["op"].width if "op" in one.layout.fields else 0
+        top = sum(part.width for name, part in one.layout.fields.items() if name in ("op", "op_high"))
         assert all(number < 1 << top for number in one.table)
 
 
@@ -146,7 +146,7 @@ def test_random_words_compile_or_are_refused_by_name(arch: str) -> None:
         try:
             inst = isa.decode(words, 0x100)
             assert disassembly.text(isa, inst)
-            context = Context(isa, inst, Mode(0x3F0), 64 if isa.has_sdwa else 32, ACC_OFFSET)
+            context = Context(isa, inst, Mode(0x3F0), 64 if isa.is_gfx9 else 32, ACC_OFFSET)
             if compile_ending(context) is None and relative_moves(context, 0) is None:
                 program.compile_step(context)
                 compiled += 1

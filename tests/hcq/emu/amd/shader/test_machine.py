@@ -18,7 +18,16 @@ from tests.hcq.emu.amd.shader.assembler import assemble
 from tests.hcq.emu.amd.shader.bench import GFX9, ISAS
 from tests.hcq.emu.amd.shader.kernels import Loaded
 
-ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx1100-wave64", "gfx1201-wave64"]
+ARCHES = [
+    "gfx1030",
+    "gfx1030-wave64",
+    "gfx1100",
+    "gfx1201",
+    "gfx90a",
+    "gfx942",
+    "gfx1100-wave64",
+    "gfx1201-wave64",
+]
 
 HEAD = """
 declare i32 @llvm.amdgcn.workitem.id.x()

@@ -22,6 +22,7 @@ from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.native_text import Translator
 from hcq.emu.amd.shader.program import Program
+from hcq.emu.amd.shader.ways import COMPILED, ways
 from hcq.emu.compiled import assemble
 from hcq.emu.shader.traffic import Tally
 from tests.hcq.emu.amd.shader import random_code
@@ -176,6 +177,48 @@ def test_a_loop_has_the_same_results_and_counts(arch: str) -> None:
     finally:
         config.use(before)
     assert found[0] == found[1]
+
+
+SPILLS = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @spills(ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %own = alloca [16 x i32], addrspace(5)
+  br label %fill
+fill:
+  %k = phi i32 [0, %0], [%k1, %fill]
+  %x = mul i32 %k, %t
+  %p = getelementptr i32, ptr addrspace(5) %own, i32 %k
+  store i32 %x, ptr addrspace(5) %p
+  %b = getelementptr i8, ptr addrspace(5) %p, i32 1
+  store i8 7, ptr addrspace(5) %b
+  %k1 = add i32 %k, 1
+  %more = icmp ult i32 %k1, 16
+  br i1 %more, label %fill, label %take
+take:
+  %i = and i32 %t, 15
+  %q = getelementptr i32, ptr addrspace(5) %own, i32 %i
+  %v = load volatile i32, ptr addrspace(5) %q
+  %to = getelementptr i32, ptr addrspace(1) %out, i32 %t
+  store i32 %v, ptr addrspace(1) %to
+  ret void
+}
+"""
+
+
+@both
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030", "gfx1030-wave64"])
+def test_scratch_memory_through_descriptors_has_the_same_results(arch: str, way: None) -> None:
+    arch, _, wide = arch.partition("-")
+    kernel, out = Loaded(SPILLS, arch, "+wavefrontsize64" if wide else ""), np.zeros(128, np.uint32)
+    kernel.run("spills", [out], block=(128, 1, 1))
+    t = np.arange(128, dtype=np.uint32)
+    assert (out == ((t & 15) * t & np.uint32(0xFFFF00FF) | np.uint32(0x700))).all()
+    (program,) = kernel.core.programs.values()
+    used = {one.name for one in program.instructions.values() if one.format == "MUBUF"}
+    assert {"buffer_store_dword", "buffer_store_byte", "buffer_load_dword"} <= used
+    assert {ways(ISAS[arch])[name] for name in used} == {COMPILED}
+    assert is_compiled(kernel) == (config.current().emu_compiled == "always")
 
 
 @pytest.mark.parametrize("arch", ISAS)

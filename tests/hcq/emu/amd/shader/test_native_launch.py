@@ -211,6 +211,39 @@ def test_a_fault_in_a_later_workgroup_names_it(way: str) -> None:
         )
 
 
+IDS = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workitem.id.y()
+declare i32 @llvm.amdgcn.workitem.id.z()
+declare i32 @llvm.amdgcn.workgroup.id.x()
+define amdgpu_kernel void @ids(ptr addrspace(1) %out) #0 {
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %x = call i32 @llvm.amdgcn.workitem.id.x()
+  %y = call i32 @llvm.amdgcn.workitem.id.y()
+  %z = call i32 @llvm.amdgcn.workitem.id.z()
+  %y5 = mul i32 %y, 5
+  %z20 = mul i32 %z, 20
+  %g60 = mul i32 %g, 60
+  %a = add i32 %x, %y5
+  %b = add i32 %a, %z20
+  %n = add i32 %b, %g60
+  %to = getelementptr i32, ptr addrspace(1) %out, i32 %n
+  store i32 %n, ptr addrspace(1) %to
+  ret void
+}
+attributes #0 = { "amdgpu-flat-work-group-size"="60,60" }
+"""
+
+
+@pytest.mark.parametrize("way", ["0", "always"])
+@pytest.mark.parametrize("arch", ISAS)
+def test_work_items_know_their_three_coordinates(arch: str, way: str) -> None:
+    use(way)
+    out = np.zeros(7 * 60, np.uint32)
+    Loaded(IDS, arch).run("ids", [out], grid=(7, 1, 1), block=(5, 4, 3))
+    assert (out == np.arange(7 * 60)).all()
+
+
 PLACES = """
 declare i32 @llvm.amdgcn.workitem.id.x()
 define amdgpu_kernel void @places(ptr addrspace(1) %in, ptr addrspace(1) %index, ptr addrspace(1) %out) {
@@ -293,6 +326,7 @@ WHERE_TO = {  # the first word of each lane, for lanes of so many; where waves o
     "sixteens in each other's place": lambda words: words * (LANES % 16),
     "sixteens backwards": lambda words: words * (LANES % 16 + 48 - LANES // 16 * 16),
     "lanes that overlap": lambda words: LANES * 1,
+    "places of whole lanes": lambda words: words * (LANES * 7 % 32) + 1,
     "some lanes off": lambda words: np.where(LANES % 5 == 1, -1, words * LANES),
     "anywhere": lambda words: LANES * 37 % 101,
 }

@@ -272,6 +272,54 @@ def test_the_first_wave_at_a_barrier_can_ask_whether_it_is() -> None:
     assert cell[0] == 3  # one wave of each of the three workgroups
 
 
+def test_a_wave_can_ask_how_many_have_come_to_the_barrier() -> None:
+    """Wave 1 signals and waits. Wave 0 goes round until it sees that, stores the state, and comes, too."""
+    make = Assembler(RDNA4)
+    make("v_readfirstlane_b32", "s4", "v0")
+    make("v_mov_b32", "v1", 0)
+    make("s_cmp_eq_u32", "s4", 0)
+    first_wave = len(make.words)
+    make("s_cbranch_scc1", 0)
+    make.words += RDNA4.encode("s_barrier_signal", ssrc0=SIGNAL)
+    make("s_barrier_wait", -1)
+    make("s_endpgm", 0)
+    make.words[first_wave] |= len(make.words) - first_wave - 1
+    loop = len(make.words)
+    make.words += (0xBE8450C1,)  # s_get_barrier_state s4, -1, as LLVM's assembler has it
+    make("s_wait_kmcnt", 0)
+    make("s_cmp_lt_u32", "s4", 1 << 16)
+    make("s_cbranch_scc1", loop - len(make.words) - 1)
+    make("v_mov_b32", "v2", "s4")
+    make.words += RDNA4.encode("s_barrier_signal", ssrc0=SIGNAL)
+    make("s_barrier_wait", -1)
+    make.words += (0xBE8450C1,)
+    make("v_mov_b32", "v3", "s4")
+    make.words += RDNA4.encode("global_store_b64", data=2, addr=1, saddr=0)
+    make("s_endpgm", 0)
+    machine, memory = program(tuple(make.words))
+    cells = np.zeros(2, np.uint32)
+    memory.map(0x9000, cells, name="cells")
+    launch = Launch(0x1000, 32, vgprs=8, user_sgprs=(0x9000, 0), user_sgpr_count=2, ids_in_ttmp=True)
+    run_dispatch(machine, launch, (1, 1, 1), (64, 1, 1), budget=100_000)
+    assert int(cells[0]) == 1 << 16 | 2 << 4 | 1  # there is one, of two waves, of which one has come
+    assert int(cells[1]) & ~(1 << 4) & ~(2 << 4) == 1  # none has come; wave 1 may have ended
+
+
+def test_a_workgroup_of_one_wave_has_no_barrier() -> None:
+    make = Assembler(RDNA4)
+    make.words += (0xBE8450C1,)
+    make("v_mov_b32", "v2", "s4")
+    make("v_mov_b32", "v1", 0)
+    make.words += RDNA4.encode("global_store_b32", data=2, addr=1, saddr=0)
+    make("s_endpgm", 0)
+    machine, memory = program(tuple(make.words))
+    cell = np.full(1, 7, np.uint32)
+    memory.map(0x9000, cell, name="cell")
+    launch = Launch(0x1000, 32, vgprs=8, user_sgprs=(0x9000, 0), user_sgpr_count=2, ids_in_ttmp=True)
+    run_dispatch(machine, launch, (1, 1, 1), (32, 1, 1))
+    assert cell[0] == 0
+
+
 def test_a_wait_that_not_all_waves_signalled_is_reported() -> None:
     make = Assembler(RDNA4)
     make("v_readfirstlane_b32", "s4", "v0")

@@ -25,13 +25,13 @@ OTHERS = re.compile(
 
 
 def context(isa: Isa, words: list[int], size: int = 0) -> Context:
-    size = size or (64 if isa.has_sdwa else 32)
+    size = size or (64 if isa.is_gfx9 else 32)
     return Context(
-        isa, isa.decode([*words, 0, 0]), Mode(DEFAULT_MODE), size, ACC_OFFSET if isa.has_sdwa else 0
+        isa, isa.decode([*words, 0, 0]), Mode(DEFAULT_MODE), size, ACC_OFFSET if isa.is_gfx9 else 0
     )
 
 
-def named(text: str, is_gfx9: bool) -> set[int]:
+def named(text: str, isa: Isa) -> set[int]:
     """The registers that a line of assembly names."""
     found: set[int] = set()
     for file, one, first, last in REGISTER.findall(text):
@@ -39,7 +39,7 @@ def named(text: str, is_gfx9: bool) -> set[int]:
         base = {"s": 0, "v": VECTOR, "a": VECTOR + ACC_OFFSET}[file]
         found |= {base + number for number in span}
     for name in SCALARS.findall(text):
-        found |= {"vcc": {106, 107}, "vcc_lo": {106}, "vcc_hi": {107}, "m0": {124 if is_gfx9 else 125}}[name]
+        found |= {"vcc": {106, 107}, "vcc_lo": {106}, "vcc_hi": {107}, "m0": {isa.m0}}[name]
     return found
 
 
@@ -50,7 +50,7 @@ def test_every_register_that_the_assembler_names_is_used_and_no_other(arch: str)
         if OTHERS.match(text):
             continue
         looked += 1
-        wanted = named(text, isa.has_sdwa)
+        wanted = named(text, isa)
         uses = uses_of(context(isa, words))
         found = set(uses.all)
         implied = {106, 107, 124, 125, 126, 127}
@@ -72,14 +72,14 @@ def numbers(parts: tuple[Part, ...]) -> set[int]:
 @pytest.mark.parametrize("arch", ISAS)
 def test_the_registers_of_its_fields_are_those_that_an_instruction_uses(arch: str, size: int) -> None:
     isa, wrong = ISAS[arch], []
-    if isa.has_sdwa and size == 32:
+    if isa.is_gfx9 and size == 32:
         pytest.skip("has waves of 64 lanes alone")
     implied = {106, 107, 124, 125, 126, 127}
     for text, words in lines_of(arch):
         ctx = context(isa, words, size)
         if OTHERS.match(text):
             continue
-        uses, use = uses_of(ctx), use_of(ctx.inst, size, not isa.has_sdwa)
+        uses, use = uses_of(ctx), use_of(ctx.inst, size, isa.has_halves)
         for verb, known, named_by_fields in (
             ("reads", uses.reads, use.reads),
             ("writes", uses.writes, use.writes),

@@ -11,12 +11,13 @@ import pytest
 from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.errors import IllegalOperation
 from hcq.emu.amd.shader.memory import AddressSpace
-from hcq.emu.amd.shader.typed_numbers import GFX11, Element, element_of_gfx9, element_of_gfx11, loaded, stored
+from hcq.emu.amd.shader.typed_numbers import UNIFIED, Element, element_of, element_of_gfx9, loaded, stored
 from tests.hcq.emu.amd.shader.assembler import assemble
 from tests.hcq.emu.amd.shader.bench import ISAS, run_words
 
 BASE, WORDS = 0x40_0000, 1024
-ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+ARCHS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+GFX11 = UNIFIED[11]
 OLD = 0xAAAA5555
 # what LLVM 22's assembler (-mcpu=gfx1100) calls the formats 1, 2, ... 63
 NAMES = """
@@ -29,6 +30,20 @@ NAMES = """
 16_16_16_16_SSCALED 16_16_16_16_UINT 16_16_16_16_SINT 16_16_16_16_FLOAT 32_32_32_UINT 32_32_32_SINT 32_32_32_FLOAT
 32_32_32_32_UINT 32_32_32_32_SINT 32_32_32_32_FLOAT
 """.split()
+# the same with -mcpu=gfx1030, of 1, 2, ... 77
+NAMES_GFX10 = """
+8_UNORM 8_SNORM 8_USCALED 8_SSCALED 8_UINT 8_SINT 16_UNORM 16_SNORM 16_USCALED 16_SSCALED 16_UINT 16_SINT 16_FLOAT
+8_8_UNORM 8_8_SNORM 8_8_USCALED 8_8_SSCALED 8_8_UINT 8_8_SINT 32_UINT 32_SINT 32_FLOAT 16_16_UNORM 16_16_SNORM
+16_16_USCALED 16_16_SSCALED 16_16_UINT 16_16_SINT 16_16_FLOAT 10_11_11_UNORM 10_11_11_SNORM 10_11_11_USCALED
+10_11_11_SSCALED 10_11_11_UINT 10_11_11_SINT 10_11_11_FLOAT 11_11_10_UNORM 11_11_10_SNORM 11_11_10_USCALED
+11_11_10_SSCALED 11_11_10_UINT 11_11_10_SINT 11_11_10_FLOAT 10_10_10_2_UNORM 10_10_10_2_SNORM 10_10_10_2_USCALED
+10_10_10_2_SSCALED 10_10_10_2_UINT 10_10_10_2_SINT 2_10_10_10_UNORM 2_10_10_10_SNORM 2_10_10_10_USCALED
+2_10_10_10_SSCALED 2_10_10_10_UINT 2_10_10_10_SINT 8_8_8_8_UNORM 8_8_8_8_SNORM 8_8_8_8_USCALED 8_8_8_8_SSCALED
+8_8_8_8_UINT 8_8_8_8_SINT 32_32_UINT 32_32_SINT 32_32_FLOAT 16_16_16_16_UNORM 16_16_16_16_SNORM 16_16_16_16_USCALED
+16_16_16_16_SSCALED 16_16_16_16_UINT 16_16_16_16_SINT 16_16_16_16_FLOAT 32_32_32_UINT 32_32_32_SINT 32_32_32_FLOAT
+32_32_32_32_UINT 32_32_32_32_SINT 32_32_32_32_FLOAT
+""".split()
+OF_GENERATION = {10: NAMES_GFX10, 11: NAMES, 12: NAMES}
 # what LLVM 22's assembler made of them
 ENCODED = {
     "gfx90a": {
@@ -56,7 +71,7 @@ COMPONENTS = ("x", "xy", "xyz", "xyzw")
 
 
 def lanes_of(arch: str) -> int:
-    return 64 if ISAS[arch].has_sdwa else 32
+    return 64 if ISAS[arch].is_gfx9 else 32
 
 
 @pytest.mark.parametrize("arch", ENCODED)
@@ -66,12 +81,13 @@ def test_words_of_the_assembler_are_read_as_what_it_was_told(arch: str) -> None:
 
 
 def test_formats_have_the_components_of_their_names() -> None:
-    assert len(NAMES) == len(GFX11) - 1
-    for number, name in enumerate(NAMES, 1):
-        *widths, kind = name.split("_")
-        element = element_of_gfx11(number)
-        assert element == Element(tuple(int(width) for width in reversed(widths)), kind.lower())
-    assert element_of_gfx11(0) is None and element_of_gfx11(64) is None
+    for generation, names in OF_GENERATION.items():
+        assert len(names) == len(UNIFIED[generation]) - 1
+        for number, name in enumerate(names, 1):
+            *widths, kind = name.split("_")
+            element = element_of(generation, number)
+            assert element == Element(tuple(int(width) for width in reversed(widths)), kind.lower())
+        assert element_of(generation, 0) is None and element_of(generation, len(names) + 1) is None
     assert element_of_gfx9(4, 7) == Element((32,), "float") and element_of_gfx9(1, 7) is None
 
 
@@ -154,13 +170,18 @@ def descriptor(arch: str, name: str, records: int, selects: tuple[int, ...] = (4
     """s[8:11]: memory of so many bytes, in a format."""
     control = sum(select << 3 * component for component, select in enumerate(selects))
     *widths, kind = name.split("_")
-    if ISAS[arch].has_sdwa:
+    if ISAS[arch].is_gfx9:
         data = {"8": 1, "16_16": 5, "8_8_8_8": 10, "32_32_32": 13, "32": 4}["_".join(widths)]
         number = {"UNORM": 0, "SNORM": 1, "UINT": 4, "SINT": 5, "FLOAT": 7}[kind]
         control |= data << 15 | number << 12
     else:
-        control |= (NAMES.index(name) + 1) << 12
+        control |= number_of(arch, name) << 12
     return dict(zip(range(8, 12), (BASE, 0, records, control)))
+
+
+def number_of(arch: str, name: str) -> int:
+    """The number of a format that has one for both."""
+    return OF_GENERATION[ISAS[arch].generation].index(name) + 1
 
 
 def memory_of(image: Any) -> AddressSpace:
@@ -214,7 +235,7 @@ def test_a_descriptor_selects_components(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_the_format_of_the_instruction_is_used_and_stores_come_back(arch: str) -> None:
     lanes, isa = lanes_of(arch), ISAS[arch]
-    fmt = {"dfmt": 5, "nfmt": 1} if isa.has_sdwa else {"format": NAMES.index("16_16_SNORM") + 1}
+    fmt = {"dfmt": 5, "nfmt": 1} if isa.is_gfx9 else {"format": number_of(arch, "16_16_SNORM")}
     image = np.full(lanes, 0x77777777, np.uint32)
     x, y = np.linspace(-1.5, 1.5, lanes, dtype=np.float32), np.linspace(1, -1, lanes, dtype=np.float32)
     words = [
@@ -237,13 +258,13 @@ def test_the_format_of_the_instruction_is_used_and_stores_come_back(arch: str) -
 def test_components_of_16_bits_lie_two_in_a_register(arch: str) -> None:
     isa = ISAS[arch]
     image = np.full(64, 0xFF804020, np.uint32)
-    name = "buffer_load_format_d16_xyz" if isa.has_sdwa else "buffer_load_d16_format_xyz"
+    name = "buffer_load_format_d16_xyz" if isa.generation <= 10 else "buffer_load_d16_format_xyz"
     s = descriptor(arch, "8_8_8_8_UNORM", 256)
     b = run_words(arch, access(arch, name, 2), v={0: 0, 4: OLD, 5: OLD}, s=s, memory=memory_of(image))
     halves = [int(np.float16(one / 255).view(np.uint16)) for one in (0x20, 0x40, 0x80)]
-    kept = 0 if isa.has_sdwa else OLD & 0xFFFF0000
+    kept = 0 if isa.is_gfx9 else OLD & 0xFFFF0000
     assert b.u32[4:6, 0, 0].tolist() == [halves[0] | halves[1] << 16, halves[2] | kept]
-    name = "buffer_store_format_d16_hi_x" if isa.has_sdwa else "buffer_store_d16_hi_format_x"
+    name = "buffer_store_format_d16_hi_x" if isa.generation <= 10 else "buffer_store_d16_hi_format_x"
     s = descriptor(arch, "8_UINT", 256)
     v = {0: np.arange(lanes_of(arch)), 4: 0x00050009}
     run_words(arch, access(arch, name, 1), v=v, s=s, memory=memory_of(image))

@@ -117,13 +117,25 @@ def test_memory_that_nobody_has_given_out_is_not_taken_back():
         run_cuda(source, "k", 1, 1, np.zeros(4, np.uint64))
 
 
-def test_a_heap_fills_the_first_gap_that_is_large_enough():
+def test_a_heap_takes_what_was_given_back_only_where_nothing_else_is_left():
     heap = Heap()
     first, second, third = (heap.allocate(size) for size in (100, 10, 100))
-    assert second - first == 112 and third - second == 16
+    assert second - first == 112 + ALIGNMENT and third - second == 2 * ALIGNMENT
     assert heap.give_back(first) and not heap.give_back(first)
-    assert heap.allocate(113) > third
-    assert heap.allocate(112) == first
+    assert heap.has_freed(first) and not heap.has_freed(second)
+    taken = list(iter(lambda: heap.allocate(1 << 16), 0))
+    taken += list(iter(lambda: heap.allocate(100), 0))
+    assert taken[-1] == first and min(taken[:-1]) > third and not heap.has_freed(first)
+
+
+def test_a_heap_knows_what_leaves_a_piece_that_it_gave_out():
+    heap = Heap()
+    first = heap.allocate(20)
+    heap.allocate(8)
+    at = np.array([first, first + 16, first + 17, first + 20, first + 32, first - 1], np.uint64)
+    assert heap.outside(at, 4).tolist() == [False, False, True, True, True, False]
+    heap.give_back(first)
+    assert heap.outside(at[:1], 1).tolist() == [True]
 
 
 def test_calls_that_do_not_fit_are_refused():

@@ -136,7 +136,9 @@ def test_threads_that_part_and_meet_leave_the_same_bits(seed: int) -> None:
 @pytest.mark.parametrize(
     "kind", ["u8", "s8", "u16", "u32", "u64", "v2.u32", "v4.u32", "v2.u64", "v4.u8", "v2.u16"]
 )
-@pytest.mark.parametrize("pattern", ["beside", "one", "halves", "anywhere"])
+@pytest.mark.parametrize(
+    "pattern", ["beside", "one", "halves", "anywhere", "two beside", "two alike", "backwards"]
+)
 def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
     count, one = (int(kind[1]), kind[3:]) if kind[0] == "v" else (1, kind)
     size, letter = int(one[1:]) // 8 * count, "d" if one.endswith("64") else "r"
@@ -149,6 +151,9 @@ def test_memory_is_read_and_written_alike(kind: str, pattern: str) -> None:
         "one": "mov.u32 %r6, 3;",
         "halves": "and.b32 %r6, %r0, 15;",
         "anywhere": "mul.lo.u32 %r6, %r0, 29; and.b32 %r6, %r6, 31;",
+        "two beside": "shr.u32 %r7, %r0, 1; mul.lo.u32 %r6, %r7, 5; and.b32 %r7, %r0, 1; add.u32 %r6, %r6, %r7;",
+        "two alike": "shr.u32 %r6, %r0, 1;",
+        "backwards": "and.b32 %r6, %r0, 31; sub.u32 %r6, 31, %r6;",
     }[pattern]
     body = f"""
      .shared .align 16 .b8 tile[4096];
@@ -445,20 +450,6 @@ def test_a_launch_that_will_take_long_is_compiled_before_its_first_block() -> No
 def test_counters_and_schedules_see_every_instruction(way: str) -> None:
     assert not Ran(LOOP, tally=Tally("sm_90", 0, "k", (2, 1, 1), (64, 1, 1), 32, 32, 0, 0, 0)).is_compiled
     assert not Ran(LOOP, schedule=Schedule(random.Random(1))).is_compiled
-
-
-def test_a_kernel_that_has_run_for_long_is_compiled_for_the_next_blocks() -> None:
-    before = config.current()
-    launch, out = Launch(), np.zeros(128, np.uint32)
-    one: Kernel = launch.load(kernel(LOOP), "k")
-    numbers = np.linspace(-1, 1, 128, dtype=np.float32)
-    try:
-        config.use(dataclasses.replace(before, emu_compiled="1"))
-        for count, is_compiled in ((5, False), (20000, False), (5, True)):
-            launch.run(one, 2, 64, numbers, out, np.uint32(count).tobytes())
-            assert any(one.program.entry.native.values()) == is_compiled
-    finally:
-        config.use(before)
 
 
 def test_a_loop_stands_before_what_follows_it() -> None:
