@@ -13,7 +13,9 @@ from hcq.compiler.target import amd_target, cpu_target
 from tests.compiler.building import kernel, out, param, reduce
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="strength reduction is left out with AVX-512 alone")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="strength reduction is left out with AVX-512 alone"
+)
 def test_kernels_of_gpus_are_the_same_after_kernels_of_the_cpu() -> None:
     total = reduce(param(1, (64, 4096)), (1,))
     sums = kernel((out(0, (64, 1)), total))
