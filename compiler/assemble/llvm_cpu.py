@@ -20,7 +20,7 @@ from hcq.compiler.target import Target
 
 _machines: dict[tuple[str, str, str], Machine] = {}
 
-# Loop strength reduction took two fifths of LLVM's time for the kernels of a training step. With AVX-512 they run as
+# Loop strength reduction took a third of LLVM's time for the kernels of a training step. With AVX-512 they run as
 # fast without it: addresses are hoisted before, and an access adds an index and a constant by itself. With AVX2, where
 # half of the registers hold twice as many vectors, some of them would be slower by a tenth.
 NO_STRENGTH_REDUCTION = "-disable-lsr"
