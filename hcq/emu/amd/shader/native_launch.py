@@ -101,6 +101,7 @@ class Shape:
     rows: Any
     pokes: Any
     meanings: Any
+    places: list[int]  # of entries, from the program's on
     is_spread: bool
     rooms: list[Room] = field(default_factory=list)  # that nobody uses now
     begins: list[Begin] = field(default_factory=list)  # the same
@@ -189,6 +190,7 @@ class WholeGroups:
             rows,
             pokes_array,
             _meanings(self.program, text),
+            sorted(text.entries, key=text.entries.__getitem__),
             may_be_spread(self.program),
         )
 
@@ -334,6 +336,16 @@ class WholeGroups:
             begins(machine)
         machine.look()
 
+    def _place(self, way_out: int, entry: int) -> int:
+        """Where a wave stands that has left by a way out, and goes on at an entry; -1 for one that has ended.
+
+        One that is stuck has the entry that it came from. One that was let go at a barrier has passed it."""
+        if entry == launches.ENDED:
+            return -1
+        if entry >= 0 and self.shape.meanings[way_out] != launches.STUCK:
+            return (self.program.entry + self.shape.places[entry]) & native.WHOLE
+        return (self.program.entry + self.shape.compiled.text.exits[way_out]) & native.WHOLE
+
     def machine(
         self, rooms: list[Room], report: Report, limits: Limits, more: int, *, is_taken: bool = True
     ) -> Machine:
@@ -360,8 +372,7 @@ class WholeGroups:
             residents.lds.data[start : start + self.launch.lds_bytes] = room.lds[: self.launch.lds_bytes]
             if own:
                 residents.scratch.data[ids.start * own : ids.stop * own] = room.scratch
-            exits = [self.program.entry + self.shape.compiled.text.exits[one] for one in room.exits]
-            places[ids] = np.where(room.entries == launches.ENDED, -1, exits)
+            places[ids] = [self._place(*one) for one in zip(room.exits.tolist(), room.entries.tolist())]
             residents.alive[number] -= np.count_nonzero(room.entries == launches.ENDED)
             if is_taken:  # barriers are counted when the interpreter comes to them
                 report.instructions -= np.count_nonzero(room.entries < launches.ENDED)
