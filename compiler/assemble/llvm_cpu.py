@@ -9,22 +9,14 @@ The text is already vectorised, hoisted and in SSA form, so only a few cleaning 
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hcq.compiler.target import Target
 
 _machines: dict[tuple[str, str, str], Machine] = {}
-
-# Loop strength reduction took a third of LLVM's time for the kernels of a training step. With AVX-512 they run as
-# fast without it: addresses are hoisted before, and an access adds an index and a constant by itself. With AVX2, where
-# half of the registers hold twice as many vectors, some of them would be slower by a tenth.
-NO_STRENGTH_REDUCTION = "-disable-lsr"
-WIDE_BITS = 512
 
 
 class Machine:
@@ -133,20 +125,5 @@ def assemble(text: str, target: Target, name: str) -> bytes:
     module = machine.parse(text, name)
     module.triple = machine.target.triple
     machine.clean(module)
-    with _without_strength_reduction(target):
-        image: bytes = machine.target.emit_object(module)
+    image: bytes = machine.target.emit_object(module)
     return image
-
-
-@contextlib.contextmanager
-def _without_strength_reduction(target: Target) -> Iterator[None]:
-    """Inside, kernels with AVX-512 are made without it: an option of the whole process, which makes others, too."""
-    if target.vector_bits < WIDE_BITS:
-        yield
-        return
-    llvm = binding()
-    llvm.set_option("", f"{NO_STRENGTH_REDUCTION}=true")
-    try:
-        yield
-    finally:
-        llvm.set_option("", f"{NO_STRENGTH_REDUCTION}=false")
