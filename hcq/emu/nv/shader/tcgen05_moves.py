@@ -64,6 +64,8 @@ def copy(code: Code, is_pair: bool) -> Step:
             if matrix is None:
                 raise issuer.refuse(f"the matrix descriptor {int(bits_of[0]):#x}: {why}")
             blocks = _allocated(issuer, at, row_bytes // 4, is_pair)
+            for block in blocks:
+                tcgen05_products.tell(issuer, block, matrix, rows, False, row_bytes)
 
             def work(
                 issuer: Issuer = issuer,

@@ -243,6 +243,21 @@ def _start(batch: Batch, leader: int, code: Code, at: int, width: int) -> tuple[
     return lane, column
 
 
+def _tell(issuer: Issuer, objects: list[int]) -> None:
+    """Tell what looks for missing waits, if anything does, of a commit that arrives at these mbarriers."""
+    batch = issuer.batch
+    if batch.waits is None:
+        return
+    at = np.array(objects, np.uint64)
+    try:
+        places = spaces.places_of(batch, np.repeat(issuer.lanes, len(at)), at, mbarrier_ops.OBJECT_BYTES)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "access to an mbarrier") from None
+    phases = mbarrier_ops.phases_at(batch, places)
+    row = int(batch.local_row[issuer.lane])
+    batch.waits.commit_gathered(row, dict(zip(places.tolist(), phases.tolist())))
+
+
 def _commit(code: Code) -> Step:
     code.flag("mbarrier::arrive::one")
     code.take("shared::cluster", "shared::cta", "shared")
@@ -257,8 +272,8 @@ def _commit(code: Code) -> Step:
         at = at_of(registers)
         for issuer in each(group, select(registers, group), instruction):
             place = spaces.shared_number(batch, address(at, issuer))
-
             told = goals(registers, issuer, place)
+            _tell(issuer, told)
 
             def work(issuer: Issuer = issuer, places: list[int] = told) -> None:
                 name_access(batch, issuer.instruction)

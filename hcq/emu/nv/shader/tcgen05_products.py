@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import shared_matrix, sparse_matrix_ops, tcgen05_sparse, tensor_memory
+from hcq.emu.nv.shader import async_races, shared_matrix, sparse_matrix_ops, tcgen05_sparse, tensor_memory
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
@@ -133,6 +133,28 @@ def lanes_in(batch: Batch, block: int) -> Lanes:
     return np.array([block * (batch.count // len(batch.blocks))])
 
 
+def tell(
+    issuer: Issuer,
+    block: int,
+    matrix: shared_matrix.Descriptor,
+    rows: int,
+    is_turned: bool,
+    depth_bytes: int,
+    some: Lanes | None = None,
+) -> None:
+    """Tell what looks for races and missing waits, if anything does, what is read in a block. some: of the rows."""
+    batch = issuer.batch
+    if batch.races is None and batch.waits is None:
+        return
+    at = shared_matrix.addresses(batch, lanes_in(batch, block), matrix, rows, is_turned, depth_bytes)
+    if some is not None:
+        at = at[:, np.unique(some // 8 if is_turned else some)]
+    try:
+        async_races.gathered(batch, issuer.lane, issuer.instruction.line, at)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "load of a matrix") from None
+
+
 def plan_of(
     kind: Kind, number: int, is_pair: bool = False, is_sparse: bool = False, keeps_weights: bool = False
 ) -> Plan | str:
@@ -240,6 +262,7 @@ def product(code: Code, is_pair: bool) -> Step:
                 0 if mask_slot is None else one(mask_slot, issuer), moves_down,
             )  # fmt: skip
             work.check()
+            work.tell()
             batch.copies.count(work.run)
 
     return step
@@ -314,12 +337,29 @@ class _Work(NamedTuple):
             if known is None or not all(known.is_allocated(block, first, count) for block in self.parts):
                 raise self.issuer.refuse(f"columns {first} to {first + count - 1} are not all allocated")
 
+    def tell(self) -> None:
+        """Say which places in shared memory are read, for the thread that issues the product, at once."""
+        plan = self.plan
+        source, keeps, rows, depth_bytes = self._columns()
+        for block in self.parts:
+            tell(self.issuer, block, self.b, rows, plan.turned[1], depth_bytes, source[keeps])
+            if not isinstance(self.a, int):
+                own = plan.rows // len(self.parts)
+                tell(self.issuer, block, self.a, own, plan.turned[0], shared_matrix.DEPTH_BYTES)
+
+    def _columns(self) -> tuple[Lanes, Lanes, int, int]:
+        """Of B in each block: (the place of each column, whether it counts or is 0, how many to load, their bytes)."""
+        plan = self.plan
+        source, keeps = tcgen05_sparse.columns_of(
+            self.column_mask, plan.rows, plan.columns // len(self.parts)
+        )
+        depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
+        return source, keeps, -(-int(source[-1] + 1) // 8) * 8, depth_bytes
+
     def run(self) -> None:
         """D = A B + D / 2**input_scale, or A B."""
-        plan, count = self.plan, len(self.parts)
-        source, keeps = tcgen05_sparse.columns_of(self.column_mask, plan.rows, plan.columns // count)
-        depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
-        rows = -(-int(source[-1] + 1) // 8) * 8
+        plan = self.plan
+        source, keeps, rows, depth_bytes = self._columns()
         halves = [
             self._in_shared(block, self.b, rows, plan.b, plan.turned[1], depth_bytes)[source] * keeps[:, None]
             for block in self.parts
