@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from hcq.emu.nv.shader.global_waits import GlobalWaits
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.checks import Checks
 from hcq.events.kernel_faults import KernelFault, Site
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.shader.tensor_races import TensorWaits
 
 WORD_BYTES = 4
 BYTES_PER_WORD = 76  # that are remembered of each word
@@ -103,6 +106,7 @@ class SharedWaits:
         self.gathered = Marks(words)  # by tcgen05, for a thread's next commit
         self.committed, self.finished = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.commits: dict[int, list[Committed]] = {}  # under way, by mbarrier
+        self.of_tensor: TensorWaits | None = None  # once somebody touches tensor memory
         self.ended, self.waited = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)  # groups of cp.async
         self.bulk_ended, self.bulk_waited = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.fenced = np.full(lanes, -1, np.int64)

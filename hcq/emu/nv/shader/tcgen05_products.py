@@ -21,7 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import async_races, shared_matrix, sparse_matrix_ops, tcgen05_sparse, tensor_memory
+from hcq.emu.nv.shader import (
+    async_races,
+    shared_matrix,
+    sparse_matrix_ops,
+    tcgen05_sparse,
+    tensor_memory,
+    tensor_races,
+)
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
@@ -338,14 +345,34 @@ class _Work(NamedTuple):
                 raise self.issuer.refuse(f"columns {first} to {first + count - 1} are not all allocated")
 
     def tell(self) -> None:
-        """Say which places in shared memory are read, for the thread that issues the product, at once."""
-        plan = self.plan
+        """Say which places in shared and tensor memory are touched, for the thread that issues the product, at once."""
+        plan, own = self.plan, self.plan.rows // len(self.parts)
         source, keeps, rows, depth_bytes = self._columns()
-        for block in self.parts:
+        for number, block in enumerate(self.parts):
             tell(self.issuer, block, self.b, rows, plan.turned[1], depth_bytes, source[keeps])
-            if not isinstance(self.a, int):
-                own = plan.rows // len(self.parts)
+            if isinstance(self.a, int):
+                self._touch(block, "load", self._lanes(own), self.a, np.arange(DEPTH_WORDS))
+            else:
                 tell(self.issuer, block, self.a, own, plan.turned[0], shared_matrix.DEPTH_BYTES)
+            if self.meta is not None:
+                where = self._metadata()
+                self._touch(block, "load", where.lane, self.meta, where.column)
+            for at, count in zip(self.scale_at, (own, plan.columns)):
+                self._touch(block, "load", np.arange(min(count, 32)), at, np.arange(-(-count // 32)))
+            lanes = self._lanes(own * self.folds)
+            if self.masks:
+                lanes = lanes[~self._is_off(number)[lanes]]
+            self._touch(block, "store", lanes, self.where, np.arange(plan.columns // self.folds))
+
+    def _touch(self, block: int, kind: str, lanes: Lanes, at: int, columns: Lanes) -> None:
+        batch, lane, instruction = self.issuer
+        columns = tensor_memory.column_of(at) + columns
+        tensor_races.touched(batch, lane, kind, block, lanes, columns, instruction.line)
+
+    def _is_off(self, number: int) -> Lanes:
+        """Which lanes of D in a block of the pair are left as they are."""
+        masks = self.masks[LANE_WORDS * number : LANE_WORDS * (number + 1)]
+        return np.array([mask >> bit & 1 for mask in masks for bit in range(32)], bool)
 
     def _columns(self) -> tuple[Lanes, Lanes, int, int]:
         """Of B in each block: (the place of each column, whether it counts or is 0, how many to load, their bytes)."""
@@ -406,9 +433,7 @@ class _Work(NamedTuple):
             found = from_numbers(plan.result, plan.saturates)(np.ascontiguousarray(total))
         is_written = np.ones((len(total), 1), bool)
         if self.masks:
-            masks = self.masks[LANE_WORDS * number : LANE_WORDS * (number + 1)]
-            off = np.array([mask >> bit & 1 for mask in masks for bit in range(32)], bool)
-            is_written = ~off[lanes]
+            is_written = ~self._is_off(number)[lanes]
         words[lanes, columns] = np.where(is_written, found, words[lanes, columns])
 
     def _lanes(self, rows: int) -> Lanes:

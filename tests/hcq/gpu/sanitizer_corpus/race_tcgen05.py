@@ -1,4 +1,4 @@
-"""What tcgen05 reads in shared memory is overwritten too early, or read too early, in CUDA with PTX: whole kernels.
+"""What tcgen05 touches in shared and tensor memory is touched too early, in CUDA with PTX: whole kernels.
 
 In       nothing
 Out      `ROWS`
@@ -28,15 +28,22 @@ MACROS = r"""
   asm volatile("{.reg .pred p; setp.ne.u32 p,0,0;\n tcgen05.mma" words " [%0],%1,%2,%3,[%0+64],[%0+96],p;}" \
                ::"r"(d),"l"(a),"l"(b),"r"(i):"memory")
 #define MMA(d,a) MULTIPLY(".cta_group::1.kind::f16",d,MATRIX(a),MATRIX((a)+1024),FLOATS,"")
+#define OF_TENSOR(d,a,b) \
+  asm volatile("{.reg .pred p; setp.ne.u32 p,0,0;\n tcgen05.mma.cta_group::1.kind::f16 [%0],[%1],%2,%3,p;}" \
+               ::"r"(d),"r"(a),"l"(MATRIX(b)),"r"(FLOATS):"memory")
 #define CP(d,a) asm volatile("tcgen05.cp.cta_group::1.128x256b [%0],%1;"::"r"(d),"l"(MATRIX(a)):"memory")
 #define ARRIVES(b) \
   asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];"::"r"(SA(b)):"memory")
-#define STORE(t,x) \
-  asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0],{%1}; tcgen05.wait::st.sync.aligned;" \
-               ::"r"((t)+((T/32)<<21)),"r"(x):"memory")
-#define LOAD(x,t) \
-  asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0},[%1]; tcgen05.wait::ld.sync.aligned;" \
-               :"=r"(x):"r"((t)+((T/32)<<21)):"memory")
+#define PUT(t,x) \
+  asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0],{%1};"::"r"((t)+((T/32)<<21)),"r"(x):"memory")
+#define GET(x,t) \
+  asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0},[%1];":"=r"(x):"r"((t)+((T/32)<<21)):"memory")
+#define WAIT_ST() asm volatile("tcgen05.wait::st.sync.aligned;":::"memory")
+#define WAIT_LD() asm volatile("tcgen05.wait::ld.sync.aligned;":::"memory")
+#define BEFORE() asm volatile("tcgen05.fence::before_thread_sync;":::"memory")
+#define AFTER() asm volatile("tcgen05.fence::after_thread_sync;":::"memory")
+#define STORE(t,x) PUT(t,x); WAIT_ST()
+#define LOAD(x,t) GET(x,t); WAIT_LD()
 __device__ __forceinline__ int rank() { int r; asm volatile("mov.u32 %0,%%cluster_ctarank;":"=r"(r)); return r; }
 #define CLUSTER() \
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;":::"memory")
@@ -47,9 +54,9 @@ BEGIN = f"""
   if (T<32) ALLOC(&place);
   if (T==0) {{ MBINIT(full,1); MBINIT(full+1,1); MBINIT(done,1); MBINIT(done+1,1); }}
   __syncthreads();
-  unsigned t=place;"""
+  unsigned t=place; int x=0;"""
 END = """
-  int x; LOAD(x,t);
+  LOAD(x,t);
   out[T]=x;
   __syncthreads();
   if (T<32) FREE(t);
@@ -71,6 +78,7 @@ ALONE = {
     MBWAIT(full,k); MMA(t,s); ARRIVES(done);
     + MBWAIT(done,k);
   }}
+  __syncthreads();
   MBWAIT(done,1);""",
     "a tile is multiplied before its load has come": f"""
   if (T==0) {{
@@ -88,6 +96,7 @@ ALONE = {
     - ARRIVES(done+1); MBARR(done);
     + ARRIVES(done);
   }
+  __syncthreads();
   MBWAIT(done,0);
   if (T==0) s[0]=1;""",
     "a commit before the product": FILL
@@ -99,6 +108,7 @@ ALONE = {
     + ARRIVES(done);
     - ARRIVES(done+1);
   }
+  __syncthreads();
   MBWAIT(done,0);
   if (T==0) s[0]=1;""",
     "the source of tcgen05.cp is loaded again too early": f"""
@@ -107,6 +117,7 @@ ALONE = {
     MBWAIT(full,k); CP(t,s); ARRIVES(done);
     + MBWAIT(done,k);
   }}
+  __syncthreads();
   MBWAIT(done,1);""",
     "of two buffers in turn the first is taken again too early": f"""
   if (T==0) for (int k=0;k<4;k++) {{
@@ -116,6 +127,7 @@ ALONE = {
     MBWAIT(full+(k&1),k/2&1);
     MMA(t,s+{MORE}*(k&1)); ARRIVES(done+(k&1));
   }}
+  __syncthreads();
   MBWAIT(done,1); MBWAIT(done+1,1);""",
     "a buffer of two is free when its product is issued, and not when it is over": f"""
   __shared__ __align__(8) unsigned long long issued[2];
@@ -205,6 +217,86 @@ UNFENCED = {
   if (T==0) { CP(t,s); ARRIVES(done); }
   MBWAIT(done,0);""",
 }
+# in tensor memory: what is not in order, and what is and was not waited for
+SUMS = {
+    "sums are loaded before their product is over": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { MMA(t,s); ARRIVES(done); }
+  - GET(x,t); WAIT_LD();
+  MBWAIT(done,0); AFTER();""",
+    "the next product overwrites sums that are still loaded": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { MMA(t,s); ARRIVES(done); }
+  MBWAIT(done,0); AFTER();
+  GET(x,t); WAIT_LD(); BEFORE();
+  + __syncthreads();
+  if (T==0) { AFTER(); MMA(t,s); ARRIVES(done); }
+  MBWAIT(done,1); AFTER();""",
+    "of two sums in turn the one that is under way is loaded": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { MMA(t,s); ARRIVES(done); MMA(t+64,s); ARRIVES(done+1); }
+  MBWAIT(done,0); AFTER();
+  - GET(x,t+64); WAIT_LD();
+  + GET(x,t); WAIT_LD();
+  MBWAIT(done+1,0); AFTER();""",
+    "what tcgen05.cp brings is overwritten by another warp": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { CP(t,s); ARRIVES(done); }
+  - if (T>=32) { PUT(t,x); WAIT_ST(); }
+  MBWAIT(done,0); AFTER();
+  + if (T>=32) { PUT(t,x); WAIT_ST(); }""",
+    "a factor in tensor memory has yet to be stored": FILL
+    + """
+  PROXY(); __syncthreads();
+  for (int k=0;k<8;k++) PUT(t+64+k,k);
+  WAIT_ST(); BEFORE();
+  + __syncthreads();
+  if (T==0) { AFTER(); OF_TENSOR(t,t+64,s); ARRIVES(done); }
+  MBWAIT(done,0); AFTER();""",
+}
+UNWAITED = {
+    "a factor in tensor memory whose stores nobody waits for": FILL
+    + """
+  PROXY(); __syncthreads();
+  for (int k=0;k<8;k++) PUT(t+64+k,k);
+  + WAIT_ST();
+  BEFORE(); __syncthreads();
+  if (T==0) { AFTER(); OF_TENSOR(t,t+64,s); ARRIVES(done); }
+  MBWAIT(done,0); AFTER();""",
+    "sums that are overwritten before a load of them was waited for": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { MMA(t,s); ARRIVES(done); }
+  MBWAIT(done,0); AFTER();
+  GET(x,t);
+  + WAIT_LD();
+  BEFORE(); __syncthreads();
+  if (T==0) { AFTER(); MMA(t,s); ARRIVES(done); }
+  WAIT_LD();
+  MBWAIT(done,1); AFTER();""",
+    "sums are loaded with a barrier and no wait for their product": FILL
+    + """
+  PROXY(); __syncthreads();
+  if (T==0) { MMA(t,s); ARRIVES(done); BEFORE(); }
+  __syncthreads();
+  + MBWAIT(done,0);
+  AFTER(); GET(x,t); WAIT_LD();
+  MBWAIT(done,0);""",
+    "a factor in tensor memory is stored again while it is multiplied": FILL
+    + """
+  PROXY();
+  for (int k=0;k<8;k++) PUT(t+64+k,k);
+  WAIT_ST(); BEFORE(); __syncthreads();
+  if (T==0) { AFTER(); OF_TENSOR(t,t+64,s); ARRIVES(done); }
+  __syncthreads();
+  + MBWAIT(done,0);
+  PUT(t+64,1); WAIT_ST();
+  MBWAIT(done,0); AFTER();""",
+}
 PAIR = """
   __shared__ __align__(128) int s[2048]; __shared__ unsigned place; __shared__ __align__(8) unsigned long long done;
   if (T<32)
@@ -262,4 +354,6 @@ ROWS = (
     *_rows("race", "shared-race", OF_PAIRS, is_pair=True),
     *_rows("wait", "async-copy-not-waited", OF_ONE, is_pair=True),
     *_rows("wait", "proxy-fence", UNFENCED),
+    *_rows("race", "shared-race", SUMS),
+    *_rows("wait", "async-copy-not-waited", UNWAITED),
 )
