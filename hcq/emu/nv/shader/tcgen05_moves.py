@@ -3,7 +3,7 @@
 In       Code; matrix descriptors, addresses of tensor memory
 Out      steps, which issue; done when somebody looks at an mbarrier, in the order of products and copies
 Changes  tensor memory
-Next     tcgen05_ops.py (who asks), tcgen05_products.py (descriptors), tensor_memory.py
+Next     tcgen05_ops.py (who asks), tcgen05_plans.py (descriptors), tensor_memory.py
 Source   PTX ISA, "tcgen05.cp", "Optional Decompression", "tcgen05.shift", "tcgen05.ld"
 
 Inferred: that a shift moves a row to the next lane, and the first one of its 32 stays; that of 64x128b the first 32
@@ -23,6 +23,7 @@ from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of
 from hcq.emu.nv.shader.syntax import Operand
+from hcq.emu.nv.shader.tcgen05_plans import descriptor
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 U64 = TYPES["u64"]
@@ -60,7 +61,7 @@ def copy(code: Code, is_pair: bool) -> Step:
         for issuer in each(group, select(registers, group), instruction):
             at = address(to, issuer)
             bits_of = np.broadcast_to(registers[slot], (batch.count,))[issuer.lanes]
-            matrix, why = tcgen05_products.descriptor(bits_of)
+            matrix, why = descriptor(bits_of)
             if matrix is None:
                 raise issuer.refuse(f"the matrix descriptor {int(bits_of[0]):#x}: {why}")
             blocks = _allocated(issuer, at, row_bytes // 4, is_pair)
