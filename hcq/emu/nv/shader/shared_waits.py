@@ -26,7 +26,7 @@ from hcq.emu.shader.checks import Checks
 from hcq.events.kernel_faults import KernelFault, Site
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.shader.tensor_races import TensorWaits
+    from hcq.emu.nv.shader.tensor_waits import TensorWaits
 
 WORD_BYTES = 4
 BYTES_PER_WORD = 76  # that are remembered of each word
