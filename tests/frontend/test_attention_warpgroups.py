@@ -20,7 +20,7 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, Toolchain, amd_target, nv_target
 from hcq.frontend.core.structure import structure_of
-from hcq.frontend.schedule import scores
+from hcq.frontend.schedule import nested, scores
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
@@ -54,6 +54,7 @@ def never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the scores of short sequences are made tile by tile."""
     monkeypatch.setattr(scores, "LARGE_SCORES", 1)
     monkeypatch.setattr(scores, "SAVED", 0)
+    monkeypatch.setattr(nested, "SAVED", 0)
 
 
 def numbers(shape: tuple[int, ...], seed: int) -> Any:

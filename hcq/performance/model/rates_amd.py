@@ -95,6 +95,20 @@ _RDNA3 = _like(
     },
     l1=90, l2=340, last=375, dram=551, shared=33, read_share=0.92, mix_loss=0.0, l2_share=0.5, lanes=RDNA_LANES,
 )  # fmt: skip
+_RDNA2 = _like(
+    _RDNA3,
+    {
+        "l1": "gpu-benches, gpu-latency/rx6900xt.txt: 73 in L0, 112 in L1: between them",
+        "l2": "gpu-benches, gpu-latency/rx6900xt.txt: 207",
+        "last": "of the RX 7900 XTX",
+        "dram": "of the RX 7900 XTX",
+        "shared": "of the RX 7900 XTX",
+        "read_share": "of the RX 7900 XTX",
+        "l2_share": "of the RX 7900 XTX",
+        "lanes": "RDNA 2 ISA: two SIMDs of 32 lanes",
+    },
+    l2=207,
+)
 _RDNA4 = _like(
     _RDNA3,
     {"l1": "of the RX 7900 XTX", "l2": "of the RX 7900 XTX", "dram": "of the RX 7900 XTX"},
@@ -106,6 +120,7 @@ RATES = {
     "mi250": _MI210,
     "mi300x": _MI300X,
     "mi355x": _MI355X,
+    "rx6900xt": _RDNA2,
     "rx7900xtx": _RDNA3,
     "rx7900gre": _RDNA3,
     "rx9070xt": _RDNA4,

@@ -120,9 +120,9 @@ def test_what_is_no_dump_of_a_hang_is_refused_with_what_to_do(content, says):
         capsule.capsule(content)
 
 
-def test_a_gpu_whose_generation_is_not_emulated_is_refused():
-    text = hang("a wait", "gfx1100").text.replace(b"v11.0.0", b"v10.3.0").replace(b"gfx_v11_0", b"gfx_v10_0")
+def test_a_gpu_of_rdna1_stands_in_the_row_of_rdna2_and_one_that_is_not_emulated_is_refused():
+    text = hang("a wait", "gfx1100").text.replace(b"v11.0.0", b"v10.1.10").replace(b"gfx_v11_0", b"gfx_v10_0")
     trace = Trace.parse(capsule.capsule(text).content)
     assert trace.devices[0].arch == "gfx1030"
     with pytest.raises(UsageError, match=r"^replay: no GPU .* can be shown and linted only"):
-        capsule_replay.replay(trace)
+        capsule_replay.replay(trace, "amd:gfx803")
