@@ -37,8 +37,9 @@ class KernelFault(NamedTuple):
 
     rule     the id of the rule that is broken; hcq/rules/kernels.py has them
     what     what is wrong with the place: "a race on", "an access beyond the end of", ...
-    space    "shared", "global", "local", "constant", "parameters", "register"; "" where it is about no place
-    address  of the first byte: in the device's memory, or from the beginning of that space; a register's number
+    space    "shared", "global", "local", "constant", "parameters", "register", "tensor"; "" where it is about no place
+    address  of the first byte: in the device's memory, or from the beginning of that space; a register's number, a
+             column
     sites    one or more
     why      what is missing, or what would be right: "with no barrier between"; "" where `what` says it
     times    how often these sites were found so

@@ -14,8 +14,8 @@ from hcq.rules.rule import RULES, Rule, Violation, rule
 
 SHARED_RACE: Rule = rule(
     "shared-race",
-    "Something orders two accesses of different warps to one place in shared memory, if one of them is a write"
-    " (checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Something orders two accesses of different warps to one place in shared or tensor memory, if one of them is a"
+    " write (checked on emulated GPUs with HCQ_SANITIZE=race).",
     "Put a barrier of the block between them, or make both atomic.",
     level="warning",
 )
@@ -89,7 +89,7 @@ HAZARD: Rule = rule(
 
 ASYNC_COPY_NOT_WAITED: Rule = rule(
     "async-copy-not-waited",
-    "Threads use shared memory that an asynchronous copy fills, or write what one reads, when the copy has been waited"
+    "Threads use memory that an asynchronous copy or product fills, or write what one reads, when it has been waited"
     " for (checked on emulated GPUs with HCQ_SANITIZE=wait).",
     "Put the wait that is named between the two; other threads than the one that waits need a barrier behind it.",
     level="warning",
@@ -210,6 +210,8 @@ def violation(
 def _place(fault: KernelFault, memory_of: NameOf) -> str:
     if fault.space == "global":
         return memory_of(fault.address) or f"address {fault.address:#x}"
+    if fault.space == "tensor":
+        return f"column {fault.address} of tensor memory"
     if fault.space == "register":
         return f"register {fault.address}"
     return f"byte {fault.address} of {fault.space}{'' if fault.space == 'parameters' else ' memory'}"

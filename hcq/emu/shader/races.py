@@ -53,6 +53,7 @@ class Races:
         self.numbers: Numbers | None = None  # of whoever asked last
         self.order, self.shared, self.everywhere = order, shared, everywhere
         self.of_volatile: VolatileRaces | None = None  # once there are some
+        self.of_tensor: SharedRaces | None = None  # those of NVIDIA's tensor memory, once there are some
         self.polls: frozenset[int] = frozenset()  # places of loads of shared memory that wait for a store
         self.blocks, self.warps = blocks, order.warps // blocks  # of each block
 

@@ -21,7 +21,7 @@ operation there releases and acquires.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -69,12 +69,15 @@ class _Marks:
 class SharedRaces:
     """What is known of the shared memory of the blocks that run together.
 
+    missing   what would order two accesses, by the rule
     order     of their warps, of which each block has the same number
     shared_bytes   of a block
     name_of   (warp, lane) -> who that is, in words. Warps are numbered block by block
     text_of   (place of an instruction) -> the instruction, in words
     checks    where races go; it is kept from one set of blocks to the next
     """
+
+    missing: ClassVar[dict[str, str]] = MISSING
 
     def __init__(
         self,
@@ -339,10 +342,13 @@ class SharedRaces:
                 Site(VERBS[access.kind], self.text_of(access.place), access.place, self.name_of(*who))
                 for access, who in sides
             )
-            place = cell % self.stride * self.unit
-            return KernelFault(rule, "a race on", "shared", place, tuple(sites), MISSING[rule])
+            return KernelFault(rule, "a race on", *self.spot(cell), tuple(sites), self.missing[rule])
 
         self.checks.add((rule, sides[0][0], sides[1][0]), times, fault)
+
+    def spot(self, cell: int) -> tuple[str, int]:
+        """The space and the address of a cell, as a finding names them."""
+        return "shared", cell % self.stride * self.unit
 
     def _remember_bytes(self) -> None:
         """From now on a byte is a cell: somebody touches less than a word."""

@@ -20,7 +20,7 @@ The instructions
     matrix_instructions.py, matrix_ops.py        products of a warp, matrices to registers and back
     sparse_matrix_ops.py, quad_products.py, byte_matrix_moves.py   sparse products; those of m8n8k4; matrices of bytes
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
-    tcgen05_ops.py, tcgen05_products.py, tcgen05_sparse.py, tcgen05_moves.py, tensor_memory.py
+    tcgen05_ops.py, tcgen05_plans.py, tcgen05_products.py, tcgen05_sparse.py, tcgen05_moves.py, tensor_memory.py
                                                  sm_100's tensor memory, products into it, what moves there
     stochastic_ops.py, multimem_ops.py           rounding by random bits; memory of several GPUs at one address
     device_runtime.py, device_heap.py            printf, malloc and free

@@ -1,10 +1,11 @@
 """Races of asynchronous copies and products: what they touch, as accesses of the threads that issue them.
 
-In       copies as they are issued: places in shared memory, addresses in global memory, the mbarrier that counts them
+In       copies and products as they are issued: places in shared memory, addresses in global memory, the mbarrier that
+         counts them
 Out      nothing
-Changes  the Races of the batch, if it has some; no register, no memory
-Next     bulk_moves.py, async_stores.py and warpgroup_ops.py (who tell), race_steps.py (all other accesses),
-         shared_waits.py (waits that are missing)
+Changes  the Races and the SharedWaits of the batch, if it has some; no register, no memory
+Next     bulk_moves.py, async_stores.py, warpgroup_ops.py, tcgen05_products.py and tcgen05_moves.py (who tell),
+         race_steps.py (all other accesses), shared_waits.py (waits that are missing)
 Source   PTX ISA, "cp.async.bulk", "st.async", "red.async" (complete_tx has release semantics at the scope of the
          cluster)
 
@@ -16,8 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.batch import WARP, WARPGROUP, Batch
 from hcq.emu.nv.shader.race_steps import MBARRIER_BYTES, What, order_of, tell
+from hcq.emu.nv.shader.tensor_tiles import PIECE_BYTES
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
 
@@ -45,13 +48,27 @@ def counted(batch: Batch, lanes: Lanes, told: Lanes, line: int) -> None:
         tell(batch, What("atomic", MBARRIER_BYTES, line), lanes, told, "shared", BLOCK)
 
 
-def multiplied(batch: Batch, threads: Lanes, what: What, at: Lanes, is_first: bool) -> None:
+def multiplied(batch: Batch, threads: Lanes, line: int, at: Lanes, is_first: bool) -> None:
     """A matrix of a wgmma of these threads, whole warpgroups, is read: of A each warp reads its quarter of the rows.
 
     at  (warpgroups, rows or eights of rows, pieces)
     """
-    own = at.shape[1] // WARPS
-    for warp in range(WARPS):
+    own, what = at.shape[1] // WARPS, What("load", PIECE_BYTES, line)
+    for warp in range(WARPS if batch.races is not None else 0):
         some = at[:, warp * own : (warp + 1) * own] if is_first else at
         who = np.repeat(threads[warp * WARP :: WARPS * WARP], some[0].size)
         tell(batch, what, who, some.reshape(-1), "shared")
+    if batch.waits is not None:
+        who, at = np.repeat(threads[::WARPGROUP], at[0].size), at.reshape(-1)
+        places = spaces.places_of(batch, who, at, PIECE_BYTES)
+        batch.waits.read_async(batch.local_row[who], places, PIECE_BYTES, line)
+
+
+def gathered(batch: Batch, lane: int, line: int, at: Lanes) -> None:
+    """A matrix that tcgen05 multiplies or copies is read for the thread that issues it. Raises BadAccess outside."""
+    at = at.reshape(-1)
+    who = np.full(len(at), lane)
+    places = spaces.places_of(batch, who, at, PIECE_BYTES)
+    touched(batch, lane, What("load", PIECE_BYTES, line), at, "shared")
+    if batch.waits is not None:
+        batch.waits.gather(int(batch.local_row[lane]), places, PIECE_BYTES, line)

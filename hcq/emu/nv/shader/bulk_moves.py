@@ -242,9 +242,9 @@ def _tell_brought(issuer: Issuer, move: Move, mbarrier: int) -> None:
     if batch.waits is None:
         return
     who = np.repeat(issuer.lanes, len(move.places))
-    place = int(spaces.places_of(batch, issuer.lanes, np.array([mbarrier], np.uint64), 8)[0])
-    phase = int(batch.shared.view(np.uint64)[place // 8]) >> mbarrier_ops.PHASE_SHIFT
-    what = Brought(issuer.lane, issuer.instruction.line, place, phase)
+    place = spaces.places_of(batch, issuer.lanes, np.array([mbarrier], np.uint64), 8)
+    phase = mbarrier_ops.phases_at(batch, place)
+    what = Brought(issuer.lane, issuer.instruction.line, int(place[0]), int(phase[0]))
     batch.waits.bring(what, spaces.places_of(batch, who, move.places, move.piece_bytes), move.piece_bytes)
 
 

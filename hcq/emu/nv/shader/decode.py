@@ -45,6 +45,7 @@ Step = Callable[[Registers, Group], None]
 Rule = Callable[["Code"], Step]
 Write = Callable[[Registers, Group, Lanes], None]
 Select = Callable[[Registers, Group], "Lanes | None"]
+COPY_BY_THEMSELVES = {"cp", "wgmma", "tcgen05"}  # opcodes of what touches memory that threads must wait for
 LOCAL_ALIGNMENT = 16
 STACK = "the stack"  # among a function's variables: behind them all; no name of PTX has a blank
 
@@ -141,7 +142,7 @@ class Lowering:
     def copies_by_itself(self) -> bool:
         """Whether anything in the module touches memory that its threads must wait for."""
         return any(
-            one.opcode in ("cp", "wgmma") for each in self.module.functions.values() for one in each.body
+            one.opcode in COPY_BY_THEMSELVES for each in self.module.functions.values() for one in each.body
         )
 
     def _new(self, value: Lanes) -> int:

@@ -250,6 +250,14 @@ def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
     _tell_exits(batch, lanes, places)
 
 
+def phases_at(batch: Batch, places: Lanes) -> Lanes:
+    """The phases of the objects at these places in the shared memory of the whole batch."""
+    found: Lanes = (batch.shared.view(np.uint64)[places // OBJECT_BYTES] >> np.uint64(PHASE_SHIFT)).astype(
+        np.int64
+    )
+    return found
+
+
 def arrive_once(batch: Batch, lanes: Lanes, at: int) -> None:
     """One arrival, when what was issued before is done, at the object at this place in a thread's shared memory."""
     places = np.array([at], np.uint64)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.shader.decode import Decoded
+from hcq.emu.nv.shader.decode import COPY_BY_THEMSELVES, Decoded
 from hcq.emu.nv.shader.errors import PtxError
 from hcq.emu.nv.shader.flow import is_warp_barrier, is_warp_wide, orders_some
 from hcq.emu.nv.shader.syntax import (
@@ -82,7 +82,7 @@ class Program:
         )
         # whether anything touches shared memory that its threads must wait for
         self.copies_by_itself = any(
-            instruction.opcode in ("cp", "wgmma")
+            instruction.opcode in COPY_BY_THEMSELVES
             for function in self.functions
             for instruction in function.body
         )

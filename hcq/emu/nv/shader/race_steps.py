@@ -7,9 +7,9 @@ Next     hcq/emu/shader/races.py (what comes of it), async_races.py (asynchronou
          counting), machine.py (barriers)
 Source   PTX ISA, "Memory Consistency Model"
 
-Bulk copies, st.async, red.async and wgmma tell by themselves (async_races.py), when they are issued; what tcgen05 reads
-in shared memory is not told. An mbarrier orders who arrives before who waits. Of the instructions with .sync only
-bar.warp.sync orders memory: shuffles, votes and matrix products do not, as PTX has it.
+Bulk copies, st.async, red.async, wgmma and tcgen05 tell by themselves (async_races.py), when they are issued. An
+mbarrier orders who arrives before who waits. Of the instructions with .sync only bar.warp.sync orders memory: shuffles,
+votes and matrix products do not, as PTX has it.
 """
 
 from __future__ import annotations

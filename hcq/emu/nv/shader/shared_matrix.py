@@ -75,10 +75,8 @@ def _depth_first(matrix: Descriptor, rows: int, depth_bytes: int) -> Lanes:
 
 def rows_of(batch: Batch, lanes: Lanes, matrix: Descriptor, rows: int, row_bytes: int) -> Lanes:
     """(threads, rows, words) as they are, of rows of 16 or 32 bytes. Raises BadAccess outside of shared memory."""
-    at = _depth_first(matrix, rows, row_bytes)
-    places = swizzled(np.ascontiguousarray(at).reshape(-1).astype(np.uint64), matrix.swizzle)
-    who = np.repeat(lanes, len(places) // len(lanes))
-    data = spaces.SHARED.load(batch, who, spaces.own_places(batch, who, places), np.uint64, 2)
+    at = addresses(batch, lanes, matrix, rows, False, row_bytes)
+    data = spaces.SHARED.load(batch, np.repeat(lanes, at[0].size), at.reshape(-1), np.uint64, 2)
     return data.view(np.uint32).reshape(len(lanes), rows, -1)
 
 
@@ -96,6 +94,18 @@ def _rows_first(matrix: Descriptor, rows: int, depth: int) -> Lanes:
     return matrix.start[:, None, None] + places
 
 
+def addresses(
+    batch: Batch, lanes: Lanes, matrix: Descriptor, rows: int, is_transposed: bool, depth_bytes: int
+) -> Lanes:
+    """In shared memory: (warpgroups, rows or eights of them, pieces). lanes: a thread of each warpgroup."""
+    if is_transposed:
+        at = _rows_first(matrix, rows, depth_bytes // 2)
+    else:
+        at = _depth_first(matrix, rows, depth_bytes)
+    places = swizzled(np.ascontiguousarray(at).reshape(-1).astype(np.uint64), matrix.swizzle)
+    return spaces.own_places(batch, np.repeat(lanes, at[0].size), places).reshape(at.shape)
+
+
 def load(
     batch: Batch,
     lanes: Lanes,
@@ -109,29 +119,21 @@ def load(
     """(warpgroups, rows, depth) numbers. lanes: a thread of each warpgroup. Raises BadAccess outside of shared memory.
 
     numbers  what 32-bit words, the last axis, mean: see matrix_ops.to_numbers
-    told     who is told of the addresses: (warpgroups, rows or eights of them, pieces)
+    told     who is told of the addresses
     """
-    if is_transposed:
-        at = _rows_first(matrix, rows, depth_bytes // 2)
-    else:
-        at = _depth_first(matrix, rows, depth_bytes)
-    places = swizzled(at.reshape(-1).astype(np.uint64), matrix.swizzle)
-    pieces = len(places) // len(lanes)
+    at = addresses(batch, lanes, matrix, rows, is_transposed, depth_bytes)
+    pieces = at[0].size
     if batch.launch.tally is not None:
-        eights = places.reshape(len(lanes), -1, EIGHT, at.shape[2] if not is_transposed else 1)
+        eights = at.reshape(len(lanes), -1, EIGHT, at.shape[2] if not is_transposed else 1)
         batch.launch.tally.eights(eights.transpose(0, 1, 3, 2).reshape(-1, EIGHT))
     try:
-        own = spaces.own_places(batch, np.repeat(lanes, pieces), places)
-        data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), own, np.uint64, 2).view(np.uint32)
+        data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), at.reshape(-1), np.uint64, 2).view(
+            np.uint32
+        )
     except BadAccess as bad:
         raise BadAccess(bad.index // pieces, bad.address, bad.why, space=bad.space) from None
     if told is not None:
-        told(own.reshape(at.shape))
-    if batch.waits is not None:
-        who = np.repeat(lanes, pieces)
-        batch.waits.read_async(
-            who, places.astype(np.int64) + batch.shared_start[who], PIECE_BYTES, batch.waits.line
-        )
+        told(at)
     found = numbers(np.ascontiguousarray(data))  # (pieces, elements of a piece)
     if not is_transposed:
         return found.reshape(len(lanes), rows, -1)

@@ -3,7 +3,8 @@
 In       a decoded block; then the groups of threads that run it
 Out      the block with steps that tell: `waited`
 Changes  the SharedWaits of the batch; no register, no memory
-Next     shared_waits.py (what comes of it), bulk_moves.py (which tells of bulk copies), race_steps.py (the sister)
+Next     shared_waits.py (what comes of it), bulk_moves.py (which tells of bulk copies), async_races.py (of matrices
+         that are read), tcgen05_ops.py (of commits), race_steps.py (the sister)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.mbarrier_ops import is_wait
+from hcq.emu.nv.shader.mbarrier_ops import is_wait, phases_at
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
 from hcq.emu.nv.shader.shared_waits import SharedWaits
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction
@@ -26,7 +27,6 @@ from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 
 STORES = {"ld": False, "ldu": False, "st": True, "atom": True, "red": True}
-PHASE_SHIFT = 63
 Look = Callable[[Registers, Group, SharedWaits], None]
 
 
@@ -66,8 +66,6 @@ def _of(lowering: Lowering, instruction: Instruction) -> Look | None:
         return _fence(code) if modifiers[:2] == ("proxy", "async") else None
     if is_wait(instruction):
         return _mbarrier(code)
-    if opcode == "wgmma":
-        return _matrix(code) if "mma_async" in modifiers else None
     if opcode in ("ldmatrix", "stmatrix"):
         return _rows(code)
     if opcode == "wmma" and modifiers[0] in ("load", "store"):
@@ -173,15 +171,6 @@ def _fence(code: Code) -> Look:
     return lambda registers, group, waits: waits.fence(_threads(group, select(registers, group)))
 
 
-def _matrix(code: Code) -> Look:
-    line = code.instruction.line
-
-    def look(registers: Registers, group: Group, waits: SharedWaits) -> None:
-        waits.line = line
-
-    return look
-
-
 def _mbarrier(code: Code) -> Look:
     """Behind the step: who asked, what for, and what the object says now."""
     at_of, select = address_of(code, code.operands[1]), code.select()
@@ -191,9 +180,8 @@ def _mbarrier(code: Code) -> Look:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who, places = _in_shared(batch, _all(group, lanes), at, 8)
-        states = batch.shared.view(np.uint64)[places // 8]
         over = np.broadcast_to(found(registers), (batch.count,))[who]
-        waits.looked(batch.local_row[who], places, (states >> np.uint64(PHASE_SHIFT)).astype(np.int64), over)
+        waits.looked(batch.local_row[who], places, phases_at(batch, places), over)
 
     return look
 

@@ -3,8 +3,9 @@
 In       copies as they are issued, groups, waits, fences, accesses of threads; lanes and bytes of the whole batch
 Out      findings, in the Checks of the launch
 Changes  itself
-Next     shared_wait_steps.py and bulk_moves.py (who tell it), global_waits.py (what bulk copies write to global
-         memory), product_waits.py (the same for registers), copies.py and thread_copies.py (the copies themselves)
+Next     shared_wait_steps.py, bulk_moves.py, async_races.py and tcgen05_ops.py (who tell it), global_waits.py (what
+         bulk copies write to global memory), product_waits.py (the same for registers), copies.py and thread_copies.py
+         (the copies themselves)
 Source   PTX ISA, "Data Movement and Conversion Instructions: Asynchronous copy", "Asynchronous Operations", "Memory
          Consistency Model: Proxies"
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,11 @@ from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.checks import Checks
 from hcq.events.kernel_faults import KernelFault, Site
 
+if TYPE_CHECKING:
+    from hcq.emu.nv.shader.tensor_waits import TensorWaits
+
 WORD_BYTES = 4
-BYTES_PER_WORD = 60  # that are remembered of each word
+BYTES_PER_WORD = 76  # that are remembered of each word
 COPY_RULE, PROXY_RULE = "async-copy-not-waited", "proxy-fence"
 
 
@@ -48,6 +52,19 @@ class Brought(NamedTuple):
     line: int
     mbarrier: int
     phase: int
+
+
+class Committed(NamedTuple):
+    """A tcgen05.commit that arrives at an mbarrier.
+
+    phase   of that object, when the commit was issued
+    lane    who issued it
+    number  of the commits of this thread
+    """
+
+    phase: int
+    lane: int
+    number: int
 
 
 class Marks:
@@ -85,8 +102,11 @@ class SharedWaits:
         self.names, self.checks, self.block_of = names, checks, block_of
         self.of_global = GlobalWaits(names.text, names.thread, checks)
         self.now = 0
-        self.line = 0  # of the matrix instruction that runs
         self.copied, self.taken, self.written = Marks(words), Marks(words), Marks(words)
+        self.gathered = Marks(words)  # by tcgen05, for a thread's next commit
+        self.committed, self.finished = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+        self.commits: dict[int, list[Committed]] = {}  # under way, by mbarrier
+        self.of_tensor: TensorWaits | None = None  # once somebody touches tensor memory
         self.ended, self.waited = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)  # groups of cp.async
         self.bulk_ended, self.bulk_waited = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.fenced = np.full(lanes, -1, np.int64)
@@ -146,8 +166,26 @@ class SharedWaits:
             if over:
                 here, self.under_way[place] = numbers[: over[-1] + 1], numbers[over[-1] + 1 :]
                 self.is_here[here] = True
+            commits = self.commits.get(place, [])
+            for one in [one for one in commits if one.phase != phase]:
+                self.finished[one.lane] = max(self.finished[one.lane], one.number)
+                commits.remove(one)
         if is_over.any():
             self.meet(lanes[is_over])
+
+    # -- matrices of tcgen05
+
+    def gather(self, lane: int, places: Lanes, size_bytes: int, line: int) -> None:
+        """An instruction of this thread reads these places until a commit behind it has arrived."""
+        self.read_async(np.full(len(places), lane), places, size_bytes, line)
+        for words in _words(places, size_bytes):
+            self.gathered.put(words, lane, self.committed[lane], line)
+
+    def commit_gathered(self, lane: int, mbarriers: dict[int, int]) -> None:
+        """tcgen05.commit of this thread. mbarriers: the place of each to which it arrives, with its phase."""
+        self.committed[lane] += 1
+        for place, phase in mbarriers.items():
+            self.commits.setdefault(place, []).append(Committed(phase, lane, int(self.committed[lane])))
 
     # -- copies
 
@@ -233,7 +271,6 @@ class SharedWaits:
                 COPY_RULE,
                 "a use before its copy is done of",
                 int(words[one]),
-                int(lanes[one]),
                 sites,
                 "with no wait between that found the phase over in which its mbarrier counts the copy",
                 int(np.count_nonzero(late)),
@@ -251,6 +288,19 @@ class SharedWaits:
                 late,
                 line,
                 "with no cp.async.bulk.wait_group.read of the thread that copies, for that group, between",
+            )
+
+        late = self.gathered.late(words, self.finished)
+        if late.any():
+            self._tell(
+                COPY_RULE,
+                "a store before a matrix instruction has read from it to",
+                (self.gathered, "reads it"),
+                (lanes, "writes it"),
+                words,
+                late,
+                line,
+                "with no wait between that found the phase over to which a tcgen05.commit behind it arrives",
             )
 
     def _tell(
@@ -274,13 +324,11 @@ class SharedWaits:
                 ),
                 Site(second[1], self.names.text(line), line, self.names.thread(int(lanes[one]))),
             )
-            self._add(rule, what, int(words[one]), int(lanes[one]), sites, why, len(some))
+            self._add(rule, what, int(words[one]), sites, why, len(some))
 
-    def _add(
-        self, rule: str, what: str, word: int, lane: int, sites: tuple[Site, ...], why: str, times: int
-    ) -> None:
+    def _add(self, rule: str, what: str, word: int, sites: tuple[Site, ...], why: str, times: int) -> None:
         blocks = int(self.block_of[-1]) + 1
-        offset = word * WORD_BYTES - int(self.block_of[lane]) * (len(self.of_bulk) // blocks * WORD_BYTES)
+        offset = word % (len(self.of_bulk) // blocks) * WORD_BYTES
         fault = KernelFault(rule, what, "shared", offset, sites, why)
         self.checks.add((rule, *(site.place for site in sites)), times, partial(_known, fault))
 

@@ -3,7 +3,7 @@
 In       Code; matrix descriptors, addresses of tensor memory
 Out      steps, which issue; done when somebody looks at an mbarrier, in the order of products and copies
 Changes  tensor memory
-Next     tcgen05_ops.py (who asks), tcgen05_products.py (descriptors), tensor_memory.py
+Next     tcgen05_ops.py (who asks), tcgen05_plans.py (descriptors), tensor_memory.py
 Source   PTX ISA, "tcgen05.cp", "Optional Decompression", "tcgen05.shift", "tcgen05.ld"
 
 Inferred: that a shift moves a row to the next lane, and the first one of its 32 stays; that of 64x128b the first 32
@@ -16,13 +16,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import byte_matrix_moves, shared_matrix, tcgen05_products, tensor_memory
+from hcq.emu.nv.shader import byte_matrix_moves, shared_matrix, tcgen05_products, tensor_memory, tensor_races
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of
 from hcq.emu.nv.shader.syntax import Operand
+from hcq.emu.nv.shader.tcgen05_plans import descriptor
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 U64 = TYPES["u64"]
@@ -60,10 +61,13 @@ def copy(code: Code, is_pair: bool) -> Step:
         for issuer in each(group, select(registers, group), instruction):
             at = address(to, issuer)
             bits_of = np.broadcast_to(registers[slot], (batch.count,))[issuer.lanes]
-            matrix, why = tcgen05_products.descriptor(bits_of)
+            matrix, why = descriptor(bits_of)
             if matrix is None:
                 raise issuer.refuse(f"the matrix descriptor {int(bits_of[0]):#x}: {why}")
             blocks = _allocated(issuer, at, row_bytes // 4, is_pair)
+            for block in blocks:
+                tcgen05_products.tell(issuer, block, matrix, rows, False, row_bytes)
+                _touched(issuer, block, at, rows, row_bytes // 4, places)
 
             def work(
                 issuer: Issuer = issuer,
@@ -97,6 +101,16 @@ def _allocated(issuer: Issuer, at: int, columns: int, is_pair: bool) -> list[int
     return blocks
 
 
+def _touched(
+    issuer: Issuer, block: int, at: int, rows: int, count: int, places: tuple[tuple[int, ...], ...]
+) -> None:
+    """Tell what looks for races that so many columns from an address on are written, where `_put` does it."""
+    warps = np.array([warp for some in places for warp in some] or [0])
+    lanes = warps[:, None] * WARP_LANES + np.arange(WARP_LANES if places else rows)
+    lanes, columns = lanes + tensor_memory.lane_of(at), tensor_memory.column_of(at) + np.arange(count)
+    tensor_races.touched(issuer.batch, issuer.lane, "store", block, lanes, columns, issuer.instruction.line)
+
+
 def _put(place: Lanes, at: int, words: Lanes, places: tuple[tuple[int, ...], ...]) -> None:
     lane, column = tensor_memory.lane_of(at), tensor_memory.column_of(at)
     columns = slice(column, column + words.shape[1])
@@ -124,6 +138,8 @@ def shift(code: Code, is_pair: bool) -> Step:
             if lane % WARP_LANES:
                 raise issuer.refuse(f"the address {at:#x} is of lane {lane}, no multiple of {WARP_LANES}")
             blocks = _allocated(issuer, at, SHIFTED_WORDS, is_pair)
+            for block in blocks:
+                _touched(issuer, block, at, WARP_LANES, SHIFTED_WORDS, ())
 
             def work(lane: int = lane, column: int = column, blocks: list[int] = blocks) -> None:
                 for block in blocks:

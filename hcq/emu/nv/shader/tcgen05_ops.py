@@ -4,13 +4,13 @@ In       Code
 Out      steps
 Changes  tensor memory, registers; shared memory where an allocation's address or an mbarrier is
 Next     tensor_memory.py, tcgen05_moves.py (cp, shift, reductions), tcgen05_products.py (tcgen05.mma),
-         mbarrier_ops.py (who waits for a commit), copies.py
+         mbarrier_ops.py (who waits for a commit), copies.py, tensor_races.py (what is touched too early)
 Source   PTX ISA 8.6, "TensorCore 5th Generation Instructions"; which thread has what: CUTLASS's copy traits
 
 Products and copies are asynchronous: here they are done when somebody looks at an mbarrier, in the order in which they
 were issued. A kernel that does not wait for its commit reads old words. Loads and stores of tensor memory are done at
-once, so a forgotten tcgen05.wait is not found. Of a pair of blocks (cta_group::2) each allocates by itself, which both
-have to do alike.
+once, so a forgotten tcgen05.wait changes no result: tensor_races.py finds it. Of a pair of blocks (cta_group::2) each
+allocates by itself, which both have to do alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import re
 
 import numpy as np
 
-from hcq.emu.nv.shader import mbarrier_ops, spaces, tcgen05_moves, tcgen05_products, tensor_memory
+from hcq.emu.nv.shader import (
+    mbarrier_ops,
+    spaces,
+    tcgen05_moves,
+    tcgen05_products,
+    tensor_memory,
+    tensor_races,
+)
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each, goals_of
 from hcq.emu.nv.shader.clusters import name_access
@@ -51,7 +58,11 @@ def tcgen05(code: Code) -> Step:
     is_sync = code.flag("sync")
     if is_sync:
         code.flag("aligned")
-    if what in ("wait::ld", "wait::st", "fence::before_thread_sync", "fence::after_thread_sync"):
+    if what in ("wait::ld", "wait::st"):
+        code.expect(0)
+        kind = "load" if what == "wait::ld" else "store"
+        return lambda registers, group: tensor_races.waited(group.batch, _leaders(group), kind)
+    if what in ("fence::before_thread_sync", "fence::after_thread_sync"):
         code.expect(0)
         return lambda registers, group: None
     if what == "relinquish_alloc_permit":
@@ -206,6 +217,9 @@ def _move(code: Code, loads: bool) -> Step:
             first, column = _start(batch, leader, code, int(at[leader]), width)
             threads = leader - leader % WARP + np.arange(WARP)
             rows = first + lanes
+            both = np.stack((columns, columns + is_packed)) + column
+            kind, line = "load" if loads else "store", code.instruction.line
+            tensor_races.touched(batch, leader, kind, block, rows, both, line, is_engine=False)
             if found is not None:
                 if is_packed:
                     low, high = (words[block, rows, column + columns + half] & 0xFFFF for half in (0, 1))
@@ -243,6 +257,21 @@ def _start(batch: Batch, leader: int, code: Code, at: int, width: int) -> tuple[
     return lane, column
 
 
+def _tell(issuer: Issuer, objects: list[int]) -> None:
+    """Tell what looks for missing waits, if anything does, of a commit that arrives at these mbarriers."""
+    batch = issuer.batch
+    if batch.waits is None:
+        return
+    at = np.array(objects, np.uint64)
+    try:
+        places = spaces.places_of(batch, np.repeat(issuer.lanes, len(at)), at, mbarrier_ops.OBJECT_BYTES)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "access to an mbarrier") from None
+    phases = mbarrier_ops.phases_at(batch, places)
+    row = int(batch.local_row[issuer.lane])
+    batch.waits.commit_gathered(row, dict(zip(places.tolist(), phases.tolist())))
+
+
 def _commit(code: Code) -> Step:
     code.flag("mbarrier::arrive::one")
     code.take("shared::cluster", "shared::cta", "shared")
@@ -257,8 +286,8 @@ def _commit(code: Code) -> Step:
         at = at_of(registers)
         for issuer in each(group, select(registers, group), instruction):
             place = spaces.shared_number(batch, address(at, issuer))
-
             told = goals(registers, issuer, place)
+            _tell(issuer, told)
 
             def work(issuer: Issuer = issuer, places: list[int] = told) -> None:
                 name_access(batch, issuer.instruction)

@@ -3,8 +3,8 @@
 In       Code; descriptors of matrices in shared memory and of the instruction, addresses of tensor memory
 Out      a step, which issues the product; it is done when somebody looks at an mbarrier
 Changes  tensor memory
-Next     tcgen05_ops.py (the other instructions), tcgen05_sparse.py (metadata, masks of columns),
-         shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
+Next     tcgen05_ops.py (the other instructions), tcgen05_plans.py (descriptors), tcgen05_sparse.py (metadata, masks
+         of columns), shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
 Source   PTX ISA 8.6, "tcgen05.mma", "Matrix Descriptor", "Instruction Descriptor", "Block Scaling"; CUTLASS's
          structures of descriptors
 
@@ -21,7 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader import shared_matrix, sparse_matrix_ops, tcgen05_sparse, tensor_memory
+from hcq.emu.nv.shader import (
+    async_races,
+    shared_matrix,
+    sparse_matrix_ops,
+    tcgen05_sparse,
+    tensor_memory,
+    tensor_races,
+)
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
 from hcq.emu.nv.shader.decode import Code, Registers, Step
@@ -30,85 +37,16 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.matrix_ops import from_numbers, to_numbers
 from hcq.emu.nv.shader.memory_ops import address_of
 from hcq.emu.nv.shader.syntax import Address, Immediate, Vector
+from hcq.emu.nv.shader.tcgen05_plans import KINDS, ROWS, Kind, Plan, descriptor, plan_of
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
-from hcq.nv.abi.tensor_map import Swizzle
 
 U32, U64 = TYPES["u32"], TYPES["u64"]
-ROWS, ROWS_OF_PAIRS, ROWS_OF_WEIGHTS = (64, 128), (128, 256), (32, 64, 128)
-COLUMNS_OF_WEIGHTS = (64, 128, 256)
-MAX_COLUMNS = 256
 DEPTH_WORDS = 8  # of a row of A in tensor memory
 LANE_WORDS = 4  # of a mask of lanes
 MAX_INPUT_SCALE = 15
-SWIZZLES = {0: Swizzle.NONE, 2: Swizzle.B128, 4: Swizzle.B64, 6: Swizzle.B32}  # by bits 63:61 of a descriptor
 SMALL = {"e4m3": E4M3, "e5m2": E5M2, "e2m3": E2M3, "e3m2": E3M2, "e2m1": E2M1}
 SMALL_BITS = {"e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4}
-_SMALL_CODES = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
-
-
-class Kind(NamedTuple):
-    """What a kind of product multiplies.
-
-    codes    what the instruction's descriptor calls formats
-    results  the same of D
-    dense    two numbers of four bits in a byte; else a number that is smaller than a byte is padded
-    scales   how many scales a row of 32 bytes may have: the words that say so, each with how many
-    """
-
-    codes: dict[int, str]
-    results: dict[int, str]
-    dense: bool = False
-    scales: dict[str, int] = {}  # noqa: RUF012
-
-
-KINDS = {
-    "kind::f16": Kind({0: "f16", 1: "bf16"}, {0: "f16", 1: "f32"}),
-    "kind::tf32": Kind({2: "tf32"}, {1: "f32"}),
-    "kind::f8f6f4": Kind(_SMALL_CODES, {0: "f16", 1: "f32"}),
-    "kind::i8": Kind({0: "u8", 1: "s8"}, {2: "s32"}),
-    "kind::mxf8f6f4": Kind(_SMALL_CODES, {}, scales={"scale_vec::1X": 1, "block32": 1}),
-    "kind::mxf4": Kind({1: "e2m1"}, {}, True, {"scale_vec::2X": 2, "block32": 2}),
-    "kind::mxf4nvf4": Kind(
-        {1: "e2m1"}, {}, True, {"scale_vec::2X": 2, "block32": 2, "scale_vec::4X": 4, "block16": 4}
-    ),
-}
-
-
-class Plan(NamedTuple):
-    """What an instruction's descriptor says."""
-
-    rows: int
-    columns: int
-    a: str
-    b: str
-    result: str
-    signs: tuple[int, int]
-    turned: tuple[bool, bool]
-    saturates: bool
-    scale_ids: tuple[int, int]
-    has_power_scales: bool
-    selector: int
-    shift_limit: int
-
-
-def descriptor(bits: Lanes) -> tuple[shared_matrix.Descriptor | None, str]:
-    """A matrix in shared memory, or why it cannot be used."""
-    number = int(bits[0])
-
-    def field(shift: int) -> Lanes:
-        return np.array([(number >> shift & 0x3FFF) * 16], np.int64)
-
-    if number >> 46 & 7 != 1:
-        return None, "bits 48:46 are not 0b001, as descriptors of this architecture have them"
-    swizzle = SWIZZLES.get(number >> 61)
-    if swizzle is None:
-        return None, f"swizzle {number >> 61}: 0, 2, 4 and 6 are emulated"
-    if number >> 49 & 7 and swizzle != Swizzle.NONE:
-        return None, "its base offset is not 0, which is not emulated"
-    if number >> 52 & 1:
-        return None, "an absolute leading dimension is not emulated"
-    return shared_matrix.Descriptor(field(0), field(16), field(32), swizzle), ""
 
 
 def blocks_of(issuer: Issuer, is_pair: bool) -> list[int]:
@@ -133,40 +71,26 @@ def lanes_in(batch: Batch, block: int) -> Lanes:
     return np.array([block * (batch.count // len(batch.blocks))])
 
 
-def plan_of(
-    kind: Kind, number: int, is_pair: bool = False, is_sparse: bool = False, keeps_weights: bool = False
-) -> Plan | str:
-    """The meaning of an instruction's descriptor, or why it has none here."""
-    if bool(number >> 2 & 1) != is_sparse:
-        return "its bit 2 and the instruction do not agree on whether A is sparse"
-    is_scaled = bool(kind.scales)
-    a, b = (kind.codes.get(number >> shift & 7) for shift in (7, 10))
-    if a is None or b is None:
-        return f"the formats {number >> 7 & 7} and {number >> 10 & 7} are none of this kind"
-    result = "f32" if is_scaled else kind.results.get(number >> 4 & 3)
-    if result is None:
-        return f"this kind has no result of format {number >> 4 & 3}"
-    rows, columns = (number >> 24 & 0x1F) * 16, (number >> 17 & 0x3F) * 8
-    if not _has_shape(rows, columns, is_pair, keeps_weights):
-        return f"there is no product of {rows} rows and {columns} columns"
-    signs = tuple(-1 if number >> bit & 1 else 1 for bit in (13, 14))
-    turned = tuple(bool(number >> bit & 1) for bit in (15, 16))
-    if any(turned) and a not in ("f16", "bf16"):
-        return "matrices whose rows are contiguous are emulated for 16 bits alone"
-    ids = (number >> 29 & 3, number >> 4 & 3) if is_scaled else (0, 0)
-    return Plan(
-        rows, columns, a, b, result, (signs[0], signs[1]), (turned[0], turned[1]), bool(number >> 3 & 1), ids,
-        bool(number >> 23 & 1), number & 3, (0, 8, 16, 32)[number >> 30] if keeps_weights else 0,
-    )  # fmt: skip
-
-
-def _has_shape(rows: int, columns: int, is_pair: bool, keeps_weights: bool) -> bool:
-    if keeps_weights:
-        return rows in ROWS_OF_WEIGHTS and columns in COLUMNS_OF_WEIGHTS
-    step = 8 if rows == 64 else 16
-    return (
-        rows in (ROWS_OF_PAIRS if is_pair else ROWS) and step <= columns <= MAX_COLUMNS and not columns % step
-    )
+def tell(
+    issuer: Issuer,
+    block: int,
+    matrix: shared_matrix.Descriptor,
+    rows: int,
+    is_turned: bool,
+    depth_bytes: int,
+    some: Lanes | None = None,
+) -> None:
+    """Tell what looks for races and missing waits, if anything does, what is read in a block. some: of the rows."""
+    batch = issuer.batch
+    if batch.races is None and batch.waits is None:
+        return
+    at = shared_matrix.addresses(batch, lanes_in(batch, block), matrix, rows, is_turned, depth_bytes)
+    if some is not None:
+        at = at[:, np.unique(some // 8 if is_turned else some)]
+    try:
+        async_races.gathered(batch, issuer.lane, issuer.instruction.line, at)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "load of a matrix") from None
 
 
 def product(code: Code, is_pair: bool) -> Step:
@@ -240,6 +164,7 @@ def product(code: Code, is_pair: bool) -> Step:
                 0 if mask_slot is None else one(mask_slot, issuer), moves_down,
             )  # fmt: skip
             work.check()
+            work.tell()
             batch.copies.count(work.run)
 
     return step
@@ -314,12 +239,49 @@ class _Work(NamedTuple):
             if known is None or not all(known.is_allocated(block, first, count) for block in self.parts):
                 raise self.issuer.refuse(f"columns {first} to {first + count - 1} are not all allocated")
 
+    def tell(self) -> None:
+        """Say which places in shared and tensor memory are touched, for the thread that issues the product, at once."""
+        plan, own = self.plan, self.plan.rows // len(self.parts)
+        source, keeps, rows, depth_bytes = self._columns()
+        for number, block in enumerate(self.parts):
+            tell(self.issuer, block, self.b, rows, plan.turned[1], depth_bytes, source[keeps])
+            if isinstance(self.a, int):
+                self._touch(block, "load", self._lanes(own), self.a, np.arange(DEPTH_WORDS))
+            else:
+                tell(self.issuer, block, self.a, own, plan.turned[0], shared_matrix.DEPTH_BYTES)
+            if self.meta is not None:
+                where = self._metadata()
+                self._touch(block, "load", where.lane, self.meta, where.column)
+            for at, count in zip(self.scale_at, (own, plan.columns)):
+                self._touch(block, "load", np.arange(min(count, 32)), at, np.arange(-(-count // 32)))
+            lanes = self._lanes(own * self.folds)
+            if self.masks:
+                lanes = lanes[~self._is_off(number)[lanes]]
+            self._touch(block, "store", lanes, self.where, np.arange(plan.columns // self.folds))
+
+    def _touch(self, block: int, kind: str, lanes: Lanes, at: int, columns: Lanes) -> None:
+        batch, lane, instruction = self.issuer
+        columns = tensor_memory.column_of(at) + columns
+        tensor_races.touched(batch, lane, kind, block, lanes, columns, instruction.line)
+
+    def _is_off(self, number: int) -> Lanes:
+        """Which lanes of D in a block of the pair are left as they are."""
+        masks = self.masks[LANE_WORDS * number : LANE_WORDS * (number + 1)]
+        return np.array([mask >> bit & 1 for mask in masks for bit in range(32)], bool)
+
+    def _columns(self) -> tuple[Lanes, Lanes, int, int]:
+        """Of B in each block: (the place of each column, whether it counts or is 0, how many to load, their bytes)."""
+        plan = self.plan
+        source, keeps = tcgen05_sparse.columns_of(
+            self.column_mask, plan.rows, plan.columns // len(self.parts)
+        )
+        depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
+        return source, keeps, -(-int(source[-1] + 1) // 8) * 8, depth_bytes
+
     def run(self) -> None:
         """D = A B + D / 2**input_scale, or A B."""
-        plan, count = self.plan, len(self.parts)
-        source, keeps = tcgen05_sparse.columns_of(self.column_mask, plan.rows, plan.columns // count)
-        depth_bytes = shared_matrix.DEPTH_BYTES * (1 if self.meta is None else 2)
-        rows = -(-int(source[-1] + 1) // 8) * 8
+        plan = self.plan
+        source, keeps, rows, depth_bytes = self._columns()
         halves = [
             self._in_shared(block, self.b, rows, plan.b, plan.turned[1], depth_bytes)[source] * keeps[:, None]
             for block in self.parts
@@ -366,9 +328,7 @@ class _Work(NamedTuple):
             found = from_numbers(plan.result, plan.saturates)(np.ascontiguousarray(total))
         is_written = np.ones((len(total), 1), bool)
         if self.masks:
-            masks = self.masks[LANE_WORDS * number : LANE_WORDS * (number + 1)]
-            off = np.array([mask >> bit & 1 for mask in masks for bit in range(32)], bool)
-            is_written = ~off[lanes]
+            is_written = ~self._is_off(number)[lanes]
         words[lanes, columns] = np.where(is_written, found, words[lanes, columns])
 
     def _lanes(self, rows: int) -> Lanes:

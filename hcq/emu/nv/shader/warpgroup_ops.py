@@ -27,9 +27,7 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.matrix_ops import LEAST, Fragment, a_fragment, from_numbers, in_order, to_numbers
-from hcq.emu.nv.shader.race_steps import What
 from hcq.emu.nv.shader.syntax import Immediate, Instruction, Operand, Vector
-from hcq.emu.nv.shader.tensor_tiles import PIECE_BYTES
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
@@ -260,13 +258,12 @@ def _in_shared(
 ) -> Matrix:
     slot = code.slot(operand, U64)
     numbers, instruction = to_numbers(kind), code.instruction
-    what = What("load", PIECE_BYTES, instruction.line)
     is_first = operand is code.operands[1]
 
     def told(batch: Batch, threads: Lanes) -> Callable[[Lanes], None] | None:
-        if batch.races is None:
+        if batch.races is None and batch.waits is None:
             return None
-        return lambda at: async_races.multiplied(batch, threads, what, at, is_first)
+        return lambda at: async_races.multiplied(batch, threads, instruction.line, at, is_first)
 
     def read(registers: Registers, group: Group, threads: Lanes) -> Lanes:
         batch, leaders = group.batch, threads[::WARPGROUP]

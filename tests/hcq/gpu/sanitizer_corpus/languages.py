@@ -151,7 +151,7 @@ def _whole_cuda(text: str, arch: str) -> bytes:
         nvrtc.library()
     except Exception as error:
         pytest.skip(f"there is no nvrtc: {error}")
-    if "wgmma" in text:
+    if "wgmma" in text or "tcgen05" in text:
         arch += "a"
     return nvrtc.compile_cuda(text, arch, name="kernel").ptx.encode()
 
