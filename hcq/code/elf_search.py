@@ -2,7 +2,8 @@
 
 In       a process, and what kind of object is looked for
 Out      each such object with its bytes
-Next     elf.py (what is in one), amd/foreign/code_objects.py and nv/foreign/kernels.py (who look for kernels)
+Next     elf.py (what is in one), used_pages.py (where it is worth looking), amd/foreign/code_objects.py and
+         nv/foreign/cubins.py (who look for kernels)
 Source   elf(5); proc(5): maps, mem, pagemap
 """
 
@@ -13,13 +14,14 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import NamedTuple
 
+from hcq.code.used_pages import used
+
 HEADER, SEGMENT, SECTION = (
     struct.Struct("<16sHHIQQQIHHHHHH"),
     struct.Struct("<IIQQQQQQ"),
     struct.Struct("<IIQQQQIIQQ"),
 )
 SHT_NOBITS = 8
-PAGE = 4096
 CHUNK_BYTES = 8 << 20  # of the memory of a process
 SMALL_BYTES = 16 << 20  # a mapped file up to here is read whole
 MAX_OBJECT_BYTES = 1 << 28
@@ -58,26 +60,13 @@ def objects_in(pid: int, wanted: Wanted) -> Iterator[tuple[bytes, int]]:
     except OSError:
         return
     with memory, open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pages:
+        # nobody has loaded a code object from any other page: a library may have gigabytes of objects for GPUs that are
+        # not there. Of a file the pages that the kernel has taken back count as not used, so small files are read whole
         for low, high, is_file in _mappings(pid):
             is_whole = is_file and high - low <= SMALL_BYTES
-            for start, end in [(low, high)] if is_whole else _touched(pages, low, high):
+            for start, end in [(low, high)] if is_whole else used(pages, low, high):
                 for at in range(start, end, CHUNK_BYTES):
                     yield from _objects_between(memory, at, min(at + CHUNK_BYTES, end), high, wanted)
-
-
-def _touched(pages: FileIO, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a mapping that the process has used: nobody has loaded a code object from any other.
-
-    A library may have gigabytes of objects for GPUs that are not there. Pages of a file that the kernel has taken back
-    count as not used, too, which is why small files are read whole.
-    """
-    import numpy as np
-
-    entries = np.frombuffer(_peek(pages, start // PAGE * 8, (end - start) // PAGE * 8), np.uint64)
-    used = np.concatenate(([False], entries >> np.uint64(62) != 0, [False]))  # present, or swapped out
-    edges = np.flatnonzero(used[1:] != used[:-1]).tolist()
-    for first, last in zip(edges[::2], edges[1::2]):
-        yield start + first * PAGE, start + last * PAGE
 
 
 def _objects_between(

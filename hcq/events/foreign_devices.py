@@ -147,11 +147,12 @@ class ForeignSubmission:
 
 @dataclass
 class ForeignBuffer:
-    """Memory that is mapped for the GPU."""
+    """Memory that is mapped for the GPU. is_new: the GPU's own, which nobody has written to before."""
 
     va: int
     size_bytes: int
     name: str
+    is_new: bool = False
 
     @property
     def end(self) -> int:
@@ -229,9 +230,9 @@ class ForeignDevice:
 
     # ------------------------------------------------------------ memory
 
-    def alloc(self, va: int, size_bytes: int, name: str) -> None:
+    def alloc(self, va: int, size_bytes: int, name: str, is_new: bool = False) -> None:
         """Memory was mapped for the GPU."""
-        buffer = self.live[va] = ForeignBuffer(va, size_bytes, name)
+        buffer = self.live[va] = ForeignBuffer(va, size_bytes, name, is_new)
         for one in self.observers:
             one.alloc(buffer)
 

@@ -101,6 +101,19 @@ def test_small_allocations_of_hip_are_told_from_each_other(
     assert (done.returncode == 0) == (what == "right")
 
 
+@pytest.mark.parametrize(("what", "times"), [("right", 0), ("part", 1), ("wrong", 4096)])
+@pytest.mark.parametrize("host", ["", ":private"])
+def test_new_memory_that_nobody_has_written_is_found_where_it_is_used(
+    arch: str, compiled: Compiled, host: str, what: str, times: int, tmp_path: Path
+) -> None:
+    program, kept = compiled("unwritten.hip", arch, ("-g",)), tmp_path / "findings.jsonl"
+    done = run(f"amd:{arch}{host}", "--findings", kept, "--", program, what, look="init")
+    found = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [one["rule"] for one in found] == ["uninitialised-read"] * bool(times), done.stderr
+    assert [one["times"] for one in found] == [times] * bool(times)
+    assert done.returncode == (FOUND_STATUS if times else 0)
+
+
 WHERE = ("device", "pitch", "managed", "host", "async", "pool")
 LATE = [("freed", "use-after-free"), ("synchronised", "use-after-free"), ("again", "")]
 

@@ -51,6 +51,7 @@ class _Allocation:
     size_bytes: int
     name: str
     gpus: set[int]
+    is_new: bool = False  # video memory that no other process knows
 
 
 @dataclass
@@ -91,7 +92,8 @@ class KfdReader:
         if call is kfd.ALLOC_MEMORY_OF_GPU:
             place = next((name for flag, name in PLACES.items() if given.flags & flag), "memory")
             name = f"{place} {given.va_addr:x}"
-            self.allocations[got.handle] = _Allocation(given.va_addr, given.size, name, set())
+            is_new = bool(given.flags & AllocFlags.VRAM)
+            self.allocations[got.handle] = _Allocation(given.va_addr, given.size, name, set(), is_new)
         elif call is kfd.EXPORT_DMABUF:
             if given.handle in self.allocations:
                 self.shared[got.dmabuf_fd] = self.allocations[given.handle].size_bytes
@@ -120,7 +122,8 @@ class KfdReader:
         for (gpu_id,) in struct.iter_unpack("<I", ids[: len(ids) & ~3]):
             if is_map and gpu_id not in what.gpus:
                 what.gpus.add(gpu_id)
-                self._device(gpu_id).alloc(what.va, what.size_bytes, what.name)
+                self._device(gpu_id).alloc(what.va, what.size_bytes, what.name, what.is_new)
+                what.is_new = False
             elif not is_map and gpu_id in what.gpus:
                 what.gpus.discard(gpu_id)
                 device = self._device(gpu_id)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hcq.code.used_pages import used
 from hcq.events import kernel_touches, known_memory
-from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, ForeignProgram
+from hcq.events.foreign_devices import ForeignBuffer, ForeignDevice, ForeignObserver, ForeignProgram
 from hcq.events.kernel_faults import KernelFault, Site
 from hcq.events.kernel_touches import Touches
 from hcq.events.known_memory import KnownMemory, Stretch
+from hcq.events.unwritten_memory import UnwrittenMemory
 from hcq.observe.foreign.runtime_log import RuntimeLog
 from hcq.observe.foreign.stream_order import StreamOrder, Work
 from hcq.observe.ignored import Ignored
@@ -30,7 +32,8 @@ class ForeignSanitizer(ForeignObserver):
     """What is found in the kernels of one device.
 
     say    takes a line for each finding; note: the finding as data
-    races  between its launches, too
+    races      between its launches, too
+    unwritten  what nobody wrote of the memory of the process's GPUs, where somebody wants to know
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class ForeignSanitizer(ForeignObserver):
         ignored: Ignored,
         note: Callable[[Found], None],
         races: bool = False,
+        unwritten: UnwrittenMemory | None = None,
     ) -> None:
         self.device, self.say, self.note = device, say, note
         self.known = KernelFindings(device.name, self._buffer_at, ignored)
@@ -47,12 +51,21 @@ class ForeignSanitizer(ForeignObserver):
         self._log: RuntimeLog | None = None  # once a kernel is launched
         self._end = known_memory.listen(self._known)
         self._unlisten = kernel_touches.listen(self._touched) if races else None
+        self._unwritten = unwritten
 
     def load(self, program: ForeignProgram) -> None:
         self.known.load(
             program.code_va, program.name, lambda pc: joined(program.locate(pc), program.caller(pc))
         )
         self._arguments[program.code_va] = program.kernarg_place
+
+    def alloc(self, buffer: ForeignBuffer) -> None:
+        if self._unwritten is not None and buffer.is_new:
+            self._unwritten.fresh(buffer.va, buffer.size_bytes)
+
+    def free(self, buffer: ForeignBuffer) -> None:
+        if self._unwritten is not None:
+            self._unwritten.drop(buffer.va)
 
     def kernel_fault(self, entry: int, fault: KernelFault) -> None:
         found = self.known.take(entry, fault)
@@ -66,18 +79,37 @@ class ForeignSanitizer(ForeignObserver):
 
     def _known(self, pid: int, address: int) -> KnownMemory | None:
         """From a thread of an emulated GPU, as a launch begins."""
-        if pid != self.device.client.pid or address not in self._arguments:
+        if pid != self.device.client.pid:
             return None
+        if address not in self._arguments:  # such as the runtime's own copies: what they store is written
+            is_ours = self._unwritten is not None and self.device.find(address) is not None
+            return KnownMemory((), (), (), None, self._unwritten) if is_ours else None
         live = sorted(Stretch(one.va, one.end) for one in list(self.device.live.values()))
         freed = sorted(Stretch(one.va, one.end) for one in list(self.device.freed))
         gone = [
             one for one in freed if not any(one.start < other.end and other.start < one.end for other in live)
         ]
+        self._note_the_hosts()
         given_back = self._given_back(self._arguments[address])
         if not given_back:
-            return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+            return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address], self._unwritten)
         kept = tuple(one for one in live if one not in given_back)
-        return KnownMemory(kept, tuple(sorted({*gone, *given_back})), given_back, self._arguments[address])
+        closed = tuple(sorted({*gone, *given_back}))
+        return KnownMemory(kept, closed, given_back, self._arguments[address], self._unwritten)
+
+    def _note_the_hosts(self) -> None:
+        """Pages of the GPU's memory that the process has touched count as written: nobody sees its stores."""
+        if self._unwritten is None:
+            return
+        try:
+            pages = open(f"/proc/{self.device.client.pid}/pagemap", "rb", buffering=0)
+        except OSError:
+            return
+        with pages:
+            for one in list(self.device.live.values()):
+                if self._unwritten.has(one.va):
+                    for start, end in used(pages, one.va, one.end):
+                        self._unwritten.written(start, end - start)
 
     def _given_back(self, place: tuple[int, int] | None) -> tuple[Stretch, ...]:
         """Memory that is mapped, and that the program had given back to a pool when it launched this."""

@@ -22,10 +22,11 @@ from typing import Any
 from hcq import backends, config
 from hcq.config import Config
 from hcq.errors import HcqError
-from hcq.events import kernel_faults
+from hcq.events import kernel_faults, known_memory
 from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, Reader
 from hcq.events.kernel_faults import KernelFault
 from hcq.events.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
+from hcq.events.unwritten_memory import UnwrittenMemory
 from hcq.observe.foreign.counters import ForeignCounting
 from hcq.observe.foreign.judge import Judge
 from hcq.observe.foreign.report import Reports
@@ -58,6 +59,8 @@ class _Process:
         self.devices: dict[int, ForeignDevice] = {}
         self.writer: TraceWriter | None = None
         self.is_lost = False
+        self.unwritten: UnwrittenMemory | None = None  # of all its GPUs
+        self.forget: Callable[[], None] = lambda: None
         self.reader: Reader = backends.load(session.reader_place)(client, self.device)
 
     def device(self, gpu_id: int) -> ForeignDevice:
@@ -87,10 +90,11 @@ class _Process:
             found.append(Judge(device, self.session.say))
         if settings.sanitize:
             session = self.session
-            races = "race" in settings.sanitize
-            found.append(
-                ForeignSanitizer(device, session.say, session.ignored, session.findings.append, races)
-            )
+            races, note = "race" in settings.sanitize, session.findings.append
+            if "init" in settings.sanitize and self.unwritten is None:
+                self.unwritten = UnwrittenMemory()
+                self.forget = known_memory.keep(self.unwritten)
+            found.append(ForeignSanitizer(device, session.say, session.ignored, note, races, self.unwritten))
         if settings.counters:
             found.append(ForeignCounting(device, self.session.say))
         found += [make(device) for make in ADDED]
@@ -189,6 +193,7 @@ class Session(KernelObserver):
             with gone.lock:
                 for device in gone.devices.values():
                     device.close()
+                gone.forget()
 
     def close(self) -> None:
         """Nothing more comes, of processes that are still there, either."""
