@@ -191,7 +191,7 @@ def _stage_rows(nest: LoopNest, row: Axis, key: str) -> None:
         width = prod(a.size for a in nest.axes if a is not row and mask & a.bit and not _is_group(a))
         size = row.loops[0].stride * width * load.dtype.itemsize
         if width * load.dtype.itemsize >= LINE and size <= room:
-            nest.stage(number, nest.groups[-1].name)
+            nest.stage(number, nest.groups[-1].name if nest.groups else "-")
             room -= size
 
 

@@ -96,7 +96,7 @@ def _stage(nest: LoopNest, steps: str, tiles: int) -> None:
     for number, load in enumerate(nest.loads):
         if nest.is_read_by_unit(load):
             is_of_keys = bool(nest.masks[load] & key.bit)
-            nest.stage(number, steps if is_of_keys else nest.groups[-1].name)
+            nest.stage(number, steps if is_of_keys else nest.groups[-1].name if nest.groups else "-")
             refusals.append(nest.never_in_bulk(load) if is_of_keys else "")
     nest.pipeline(steps, tiles, "" if any(refusals) else "bulk")
 

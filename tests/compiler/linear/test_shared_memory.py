@@ -76,6 +76,8 @@ def tiled(target: Target, dtype: DType, turned: str = "", steps: int = 5) -> Pro
 @dtype_names
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 def test_tiles_of_a_product_meet_no_bank_twice(target: Target, dtype: DType, turned: str) -> None:
+    if not units_of(target.arch, dtypes.float16):
+        pytest.skip("narrow numbers that threads multiply one by one are not laid out for banks")
     program = tiled(target, dtype, turned, steps=3)
     assert bank_conflicts(program, *vendor_and_wave(target)) == 0
     reads = [
